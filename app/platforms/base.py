@@ -1,0 +1,166 @@
+"""What every chat system looks like to the rest of the house: typed incoming events, and a way to answer.
+
+To add a platform: a folder in app/platforms/ with a module `platform.py` that offers `PLATFORM: Platform`, and its doors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from app.infra.i18n import Sentence
+
+LARGEST_ID = 2**63 - 1
+LONGEST_ID = 19
+EventKind = Literal["message", "join", "leave", "reaction", "unreaction", "system", "unknown"]
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who did it. `kind` is users, guests, emails, federated_users, bots, bridged, phones, deleted_users or unknown;
+    `id` is what follows the first "/" (K2). Only kind "users" is a local person. `moderator` is None where untold."""
+
+    kind: str
+    id: str
+    name: str
+    moderator: bool | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}/{self.id}"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A placeholder of the rendered text: what stood there, from `start` to `end` in code points of `text`."""
+
+    start: int
+    end: int
+    kind: str
+    id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """A file in a message; `size` in bytes, None when untold. `link` and `path` are the sender's view, never fetched."""
+
+    id: str
+    name: str
+    mimetype: str
+    size: int | None
+    kind: Literal["image", "audio", "document", "video", "other"]
+    path: str = ""
+    link: str = ""
+    etag: str = ""
+    hide_download: bool = False
+
+
+@dataclass(frozen=True)
+class QuotedParent:
+    """The message that this one replies to. `message_id` is None when the sender's id is no number."""
+
+    message_id: int | None
+    actor: Actor
+    text: str
+
+
+@dataclass(frozen=True)
+class IncomingEvent:
+    """One webhook event, understood. `text` has its placeholders filled in one pass; `named` tells where.
+
+    `name` is the platform's own name of the event (for system events, e.g. user_added); `object_id` its message id as
+    text, None where it has none.
+    """
+
+    kind: EventKind
+    room: str
+    room_name: str
+    actor: Actor
+    name: str = ""
+    object_id: str | None = None
+    text: str = ""
+    named: tuple[Named, ...] = ()
+    files: tuple[SharedFile, ...] = ()
+    parent: QuotedParent | None = None
+    thread: int | None = None
+    reaction: str = ""
+    one_to_one: bool = False
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def message_id(self) -> int | None:
+        """The message's id as the number that a reply names; None where it has none that could be one."""
+        text = self.object_id or ""
+        number = int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_ID else 0
+        return number if 0 < number <= LARGEST_ID else None
+
+    @property
+    def words(self) -> str:
+        """The text without the names that files left in it: blank for a share without a caption."""
+        kept, position = [], 0
+        for spot in self.named:
+            if spot.kind == "file":
+                kept.append(self.text[position : spot.start])
+                position = spot.end
+        return ("".join(kept) + self.text[position:]).strip()
+
+
+class BadPayload(Exception):
+    """The body is not an event of this platform; the text says what is wrong, for the log."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a post. `retry_after` in seconds; `remedy` is what an administrator should do about it.
+
+    success: it stands in the room. retryable: it does not, another try may work. permanent: it does not and never will.
+    ambiguous: nobody can tell whether it stands there; never sent again blindly.
+    """
+
+    kind: Literal["success", "retryable", "permanent", "ambiguous"]
+    status: int | None = None
+    reason: str = ""
+    retry_after: float | None = None
+    remedy: Sentence | None = None
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to answer: the server and the registration, with the secret open. Made for one use, never stored."""
+
+    registration_id: int
+    instance_id: int
+    base_url: str
+    secret: str
+    verify_tls: bool = True
+    ca_file: str | None = None
+
+
+class Registered(Protocol):
+    """As much of a registration as storing an event needs; `models.Registration` is one."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def instance_id(self) -> int: ...
+
+
+class Platform(Protocol):
+    """A chat system. The methods talk to the network and never raise for what the other side does: they tell Outcome."""
+
+    kind: str
+    max_message: int
+    """The longest message in code points."""
+
+    def parse(self, body: bytes) -> IncomingEvent:
+        """Raises BadPayload."""
+        ...
+
+    def post(self, address: Address, room: str, text: str, *, reply_to: int | None, reference_id: str) -> Outcome: ...
+
+    def react(self, address: Address, room: str, message_id: int, emoji: str) -> Outcome: ...
+
+    def unreact(self, address: Address, room: str, message_id: int, emoji: str) -> Outcome: ...
