@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+from hypothesis import settings
+
+from tests.fakes.model_server import model_server
+from tests.fakes.small_model import small_model
+
+__all__ = ["model_server", "small_model"]
+
+# The machines that run these tests have other work as well; how long one example takes says nothing.
+settings.register_profile("busy", deadline=None)
+settings.load_profile("busy")
