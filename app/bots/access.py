@@ -1,0 +1,96 @@
+"""The one answer to "may they use this bot?", for rooms, pages and programs alike. It only reads tables, and says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from app.accounts import people
+from app.bots.models import Bot
+from app.infra.i18n import Sentence, say
+from app.platforms.base import Actor
+
+Decision = Literal["allow", "deny", "unknown"]
+
+
+class Why(StrEnum):
+    """The reason of a decision, stable for records and programs."""
+
+    OWNER = "owner"
+    EVERYONE = "global"
+    OTHER_INSTANCE = "other_instance"
+    INACTIVE = "inactive"
+    NOT_OPENED = "not_opened"
+    NOT_A_PERSON = "not_a_person"
+    DRAFT = "draft"
+    PERSONAL = "personal"
+    GROUPS = "groups"
+    TEAMS = "teams"
+    NO_SCOPE = "no_scope"
+
+
+@dataclass(frozen=True)
+class Access:
+    """A decision with its reason; `sentence` tells it to whoever asked. `unknown` counts as no (product.md K3)."""
+
+    kind: Decision
+    reason: Why
+    sentence: Sentence
+
+    @property
+    def allowed(self) -> bool:
+        return self.kind == "allow"
+
+
+def may_use(bot: Bot, actor: Actor, instance_id: int) -> Access:
+    """Whether `actor`, an actor of the instance `instance_id`, may use `bot` there (product.md K2, K3)."""
+    return each([bot], actor, instance_id)[0]
+
+
+def each(bots: Iterable[Bot], actor: Actor, instance_id: int) -> list[Access]:
+    """`may_use` for many bots, in their order, asking the database once."""
+    person = people.find(instance_id, actor.id) if actor.kind == "users" else None
+    return [_decision(bot, actor, instance_id, person_id=person.id if person else None) for bot in bots]
+
+
+def _decision(bot: Bot, actor: Actor, instance_id: int, *, person_id: int | None) -> Access:
+    refusal = _refusal(bot, actor, instance_id)
+    if refusal is not None:
+        return refusal
+    if bot.owner_id == person_id:
+        return Access("allow", Why.OWNER, say("This bot is yours."))
+    if bot.state != "approved":
+        # Whoever may not see it learns no more about a draft than about somebody's personal bot.
+        return _deny(Why.DRAFT, say("@{name} is not for you.", name=bot.mention_name))
+    return _by_scope(bot)
+
+
+def _refusal(bot: Bot, actor: Actor, instance_id: int) -> Access | None:
+    name = bot.mention_name
+    if bot.instance_id != instance_id:
+        return _deny(Why.OTHER_INSTANCE, say("There is no bot @{name} here.", name=name))
+    if not bot.is_active:
+        return _deny(Why.INACTIVE, say("@{name} is switched off.", name=name))
+    if actor.kind in ("guests", "emails", "federated_users"):
+        return _deny(Why.NOT_OPENED, say("Nobody has opened @{name} to guests in this room.", name=name))
+    if actor.kind != "users":
+        return _deny(Why.NOT_A_PERSON, say("@{name} answers people of this server only.", name=name))
+    return None
+
+
+def _by_scope(bot: Bot) -> Access:
+    name = bot.mention_name
+    if bot.scope == "global":
+        return Access("allow", Why.EVERYONE, say("This bot is for everyone."))
+    if bot.scope == "personal":
+        return _deny(Why.PERSONAL, say("@{name} is not for you.", name=name))
+    if bot.scope in ("groups", "teams"):
+        sentence = say("Whether you may use @{name} can't be told: nobody confirms groups and teams yet.", name=name)
+        return Access("unknown", Why(bot.scope), sentence)
+    return _deny(Why.NO_SCOPE, say("@{name} is not for you.", name=name))
+
+
+def _deny(reason: Why, sentence: Sentence) -> Access:
+    return Access("deny", reason, sentence)

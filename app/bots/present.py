@@ -1,0 +1,68 @@
+"""Bots as programs see them: for their owner, and for whoever may use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from app.accounts.models import Person
+from app.bots import store
+from app.bots.access import Access, Why
+from app.bots.models import Bot
+from app.infra.db import reading
+
+
+def full(bots: Sequence[Bot], *, prompts: bool) -> list[dict[str, Any]]:
+    """The bots as their owner sees them; without `prompts` as an administrator does, who reads no prompt."""
+    tools = store.tools_of(bot.id for bot in bots)
+    owners = _owners(bot.owner_id for bot in bots)
+    return [
+        _plain(bot)
+        | {"owner": owners.get(bot.owner_id, ""), "tools": list(tools[bot.id])}
+        | ({"system_prompt": bot.system_prompt} if prompts else {})
+        for bot in bots
+    ]
+
+
+def public(bot: Bot, access: Access) -> dict[str, Any]:
+    """A bot as whoever may use it sees it: name, mention name, description, and why they may."""
+    return {
+        "name": bot.name,
+        "mention_name": bot.mention_name,
+        "description": bot.description,
+        "reason": {"type": access.reason.value, "names": _names(bot, access.reason)},
+    }
+
+
+def _plain(bot: Bot) -> dict[str, Any]:
+    return {
+        "id": bot.id,
+        "name": bot.name,
+        "mention_name": bot.mention_name,
+        "description": bot.description,
+        "model": bot.model,
+        "temperature": bot.temperature,
+        "scope": bot.scope,
+        "groups": bot.groups,
+        "teams": bot.teams,
+        "state": bot.state,
+        "is_active": bot.is_active,
+        "limits": bot.limits,
+        "registration_id": bot.registration_id,
+        "created_at": bot.created_at.isoformat(),
+        "updated_at": bot.updated_at.isoformat(),
+    }
+
+
+def _names(bot: Bot, reason: Why) -> list[str]:
+    if reason == Why.GROUPS:
+        return bot.groups
+    return bot.teams if reason == Why.TEAMS else []
+
+
+def _owners(ids: Iterable[int]) -> dict[int, str]:
+    with reading() as session:
+        rows = session.execute(select(Person.id, Person.uid).where(Person.id.in_(set(ids))))
+        return {row.id: row.uid for row in rows}
