@@ -133,19 +133,9 @@ class Address:
     registration_id: int
     instance_id: int
     base_url: str
-    secret: str
+    secret: str = field(repr=False)
     verify_tls: bool = True
     ca_file: str | None = None
-
-
-class Registered(Protocol):
-    """As much of a registration as storing an event needs; `models.Registration` is one."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def instance_id(self) -> int: ...
 
 
 class Platform(Protocol):

@@ -1,0 +1,85 @@
+"""Rooms of chat systems: made by the first event that names one, bound to registrations by Join and Leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Select, select, update
+
+from app.infra import clock
+from app.infra.db import insert_once, reading, transaction
+from app.infra.jobs import table
+from app.platforms.models import Room, RoomBinding
+
+LONGEST_NAME = 255
+
+
+def get(instance_id: int, token: str) -> Room | None:
+    """The room with this token, when it was seen."""
+    with reading() as session:
+        return session.scalars(_room(instance_id, token)).first()
+
+
+def seen(instance_id: int, token: str, name: str = "", one_to_one: bool = False) -> Room:
+    """The room with this token, made when it is new and renamed when its name has changed; writes only then."""
+    name = name[:LONGEST_NAME]
+    known = get(instance_id, token)
+    if known is not None and name in ("", known.name):
+        return known
+    with transaction() as session:
+        row = {"instance_id": instance_id, "token": token, "name": name, "one_to_one": one_to_one}
+        insert_once(session, table(Room), {**row, "created_at": clock.now()})
+        found = session.scalars(_room(instance_id, token)).one()
+        if name:
+            found.name, found.one_to_one = name, one_to_one
+    return found
+
+
+def bind(room_id: int, registration_id: int) -> None:
+    """The registration is active in the room (again)."""
+    now = clock.now()
+    with transaction() as session:
+        row = {"room_id": room_id, "registration_id": registration_id, "joined_at": now}
+        if insert_once(session, table(RoomBinding), row) is None:
+            session.execute(
+                update(RoomBinding)
+                .where(RoomBinding.room_id == room_id, RoomBinding.registration_id == registration_id)
+                .where(RoomBinding.left_at.is_not(None))
+                .values(joined_at=now, left_at=None)
+            )
+
+
+def unbind(room_id: int, registration_id: int | None = None) -> None:
+    """The registration left the room; without one, all have: the room is gone."""
+    query = update(RoomBinding).where(RoomBinding.room_id == room_id, RoomBinding.left_at.is_(None))
+    if registration_id is not None:
+        query = query.where(RoomBinding.registration_id == registration_id)
+    with transaction() as session:
+        session.execute(query.values(left_at=clock.now()))
+
+
+def bound(room_id: int) -> Sequence[int]:
+    """The registrations that are active in a room, oldest first."""
+    query = select(RoomBinding.registration_id).where(RoomBinding.room_id == room_id, RoomBinding.left_at.is_(None))
+    with reading() as session:
+        return session.scalars(query.order_by(RoomBinding.id)).all()
+
+
+def members_changed(instance_id: int, token: str) -> None:
+    """Somebody came or went: what was known of the members is stale."""
+    _change(instance_id, token, members_changed_at=clock.now())
+
+
+def cleared(instance_id: int, token: str) -> None:
+    """The history was cleared: nothing older is shown or kept."""
+    _change(instance_id, token, cleared_at=clock.now())
+
+
+def _room(instance_id: int, token: str) -> Select[Room]:
+    return select(Room).where(Room.instance_id == instance_id, Room.token == token)
+
+
+def _change(instance_id: int, token: str, **values: Any) -> None:
+    with transaction() as session:
+        session.execute(update(Room).where(Room.instance_id == instance_id, Room.token == token).values(**values))

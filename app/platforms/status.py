@@ -1,0 +1,66 @@
+"""What there is to see of a registration: for `talk status`, the API and the setup checks. Never its secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.accounts.models import Instance
+from app.infra import clock
+from app.infra.i18n import Sentence, say
+from app.platforms import backends
+from app.platforms.models import Registration
+
+
+def shown(registration: Registration, instance: Instance) -> dict[str, Any]:
+    """A registration as JSON; `problems` are sentences for an administrator, empty when nothing is known to be wrong."""
+    open_until = registration.blocked_until
+    is_open = open_until is not None and open_until > clock.now()
+    return {
+        "id": registration.id,
+        "instance": instance.name,
+        "platform": registration.platform,
+        "name": registration.name,
+        "shared": registration.shared,
+        "webhook_url": registration.webhook_url,
+        "actor_id": f"bots/bot-{registration.actor_hash}",
+        "created_at": registration.created_at.isoformat(),
+        "last_event_at": _iso(registration.last_event_at),
+        "last_post_at": _iso(registration.last_post_at),
+        "last_post_status": registration.last_post_status,
+        "blocked_until": _iso(open_until) if is_open else None,
+        "blocked_reason": registration.blocked_reason if is_open else None,
+        "rotating_until": _iso(registration.previous_until),
+        "backend_seen": registration.backend_seen,
+        "backends": [instance.url, *instance.backends],
+        "problems": [str(problem) for problem in problems(registration, instance)],
+    }
+
+
+def problems(registration: Registration, instance: Instance) -> list[Sentence]:
+    """What is known to be wrong, and what to do about it."""
+    found = []
+    if registration.last_event_at is None:
+        found.append(say("No event has come yet. Install the bot in Nextcloud and switch it on in a conversation."))
+    seen = registration.backend_seen or ""
+    if not backends.fits(seen, [instance.url, *instance.backends]):
+        found.append(
+            say(
+                "Nextcloud calls itself {seen}, but the instance's address is {url}; its events are refused. Correct "
+                "overwrite.cli.url there, or accept the name with `manage.py talk register --backend`.",
+                seen=seen,
+                url=instance.url,
+            )
+        )
+    if registration.blocked_until is not None and registration.blocked_until > clock.now():
+        found.append(
+            say(
+                "Nextcloud refused the last post ({reason}); nothing is posted until {until}.",
+                reason=registration.blocked_reason,
+                until=registration.blocked_until.isoformat(timespec="seconds"),
+            )
+        )
+    return found
+
+
+def _iso(moment: Any) -> str | None:
+    return None if moment is None else str(moment.isoformat())
