@@ -11,10 +11,18 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+# What people wrote to bots is for the account that runs Parley only.
+DATA_DIR_MODE = 0o700
 DEFAULT_TABLE_PREFIX = "parley_"
 PREFIX_FORM = re.compile(r"[a-z][a-z0-9_]{0,15}")
 DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
-DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
+# One name for MariaDB: the options of tables, the collation among them, are read by the name of the dialect.
+DRIVERS = {
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+    "mariadb+pymysql": "mysql+pymysql",
+}
 
 # Models are classes, so their table names are fixed when they are imported: the one value read at import.
 TABLE_PREFIX = os.environ.get("PARLEY_TABLE_PREFIX", DEFAULT_TABLE_PREFIX)

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import itertools
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -88,6 +89,14 @@ class House:
         self.sent[:] = [(name, args, 0.0) for name, args, _ in self.sent]
         self.work()
 
+    def settled(self, *, seconds: float = 30.0) -> Sequence[Delivery]:
+        """The deliveries, as soon as a server of its own has ended every one of them."""
+        until = time.monotonic() + seconds
+        while any(row.state in ("queued", "claimed", "running") for row in self.deliveries()):
+            assert time.monotonic() < until, [(row.id, row.state, row.reason, row.detail) for row in self.deliveries()]
+            time.sleep(0.05)
+        return self.deliveries()
+
     def deliveries(self) -> Sequence[Delivery]:
         with reading() as session:
             return session.scalars(select(Delivery).order_by(Delivery.id)).all()
@@ -107,7 +116,13 @@ class House:
 
 @contextmanager
 def built(
-    app: Flask, sent: Sent, *, secret: str = SECRET, webhook_url: str | None = None, backend: str = BACKEND
+    app: Flask,
+    sent: Sent,
+    *,
+    secret: str = SECRET,
+    webhook_url: str | None = None,
+    backend: str = BACKEND,
+    client: Any = None,
 ) -> Iterator[House]:
     """A house without bots; the endpoint `primary` leads to the scripted model."""
     with TalkServer(secret) as talk, ModelServer() as model:
@@ -124,7 +139,7 @@ def built(
             base_url="https://parley.example.test",
         )
         endpoints.save("primary", url=model.url, model="case-model")
-        house = House(app, sent, talk, model, instance, registration, client=app.test_client())
+        house = House(app, sent, talk, model, instance, registration, client=client or app.test_client())
         yield house
         talk.check()
 

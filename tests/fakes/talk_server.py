@@ -147,6 +147,8 @@ class TalkServer:
 
     def __enter__(self) -> TalkServer:
         self._server = make_server("127.0.0.1", self.port, self._serve, threaded=True)
+        # A connection that we cut ourselves is no error to tell.
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         return self
