@@ -38,6 +38,8 @@ class ModelAnswered:
 
 @dataclass(frozen=True)
 class ToolStarted:
+    """A call is dispatched, with the arguments as they were read."""
+
     id: str
     name: str
     arguments: Mapping[str, Any]
@@ -45,7 +47,7 @@ class ToolStarted:
 
 @dataclass(frozen=True)
 class ToolFinished:
-    """`sources` are the (collection, node) pairs that the result came from."""
+    """What the model was told. `sources` are the (collection, node) pairs that it came from; `detail` is for the trace."""
 
     id: str
     name: str
@@ -53,6 +55,7 @@ class ToolFinished:
     is_error: bool
     milliseconds: int
     sources: tuple[tuple[str, str], ...] = ()
+    detail: str = ""
 
 
 @dataclass(frozen=True)

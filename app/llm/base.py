@@ -101,7 +101,11 @@ class ReasoningDelta:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One physical HTTP exchange is over. `outcome` is "ok" or an ErrorClass; `milliseconds` is its wall time."""
+    """One physical HTTP exchange is over. `outcome` is "ok" or an ErrorClass; `milliseconds` is its wall time.
+
+    `reason` is why it was made: "initial", "waited", or the name of the quirk that was healed; `route` tells the model
+    that was asked for ("selected") from the one that stands in for it ("fallback").
+    """
 
     endpoint: str
     model: str
@@ -109,6 +113,8 @@ class Attempt:
     milliseconds: int
     status: int | None = None
     detail: str = ""
+    route: Literal["selected", "fallback"] = "selected"
+    reason: str = "initial"
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,7 @@ class ErrorClass(StrEnum):
     EMPTY_STREAM = "empty_stream"
     NOT_ALLOWED = "not_allowed"
     NOT_CONFIGURED = "not_configured"
+    ATTEMPTS = "attempts"
 
 
 PASSING = frozenset({ErrorClass.RATE_LIMIT, ErrorClass.UPSTREAM, ErrorClass.UNREACHABLE, ErrorClass.TIMEOUT})
@@ -156,7 +163,8 @@ PASSING = frozenset({ErrorClass.RATE_LIMIT, ErrorClass.UPSTREAM, ErrorClass.UNRE
 class ModelError(ParleyError):
     """A model call failed. `sentence` is for the room; `detail` (masked, capped) for the trace.
 
-    `text` is what was visible before it failed; `retry_after` in seconds, `limit_tokens` where the server named them.
+    `text` is what was visible before it failed; `retry_after` in seconds, `limit_tokens` and `param` (the field of the
+    request that it refused) where the server named them.
     """
 
     code = "model_error"
@@ -171,6 +179,7 @@ class ModelError(ParleyError):
         status: int | None = None,
         retry_after: float | None = None,
         limit_tokens: int | None = None,
+        param: str = "",
         text: str = "",
     ) -> None:
         super().__init__(sentence, detail=detail)
@@ -179,6 +188,7 @@ class ModelError(ParleyError):
         self.http_status = status
         self.retry_after = retry_after
         self.limit_tokens = limit_tokens
+        self.param = param
         self.text = text
 
 

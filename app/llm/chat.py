@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from app.infra import clock, http, netguard
 from app.infra.http import Exchange, Head, HttpError
@@ -14,6 +15,8 @@ from app.llm.base import Attempt, ChatRequest, ErrorClass, ModelError, ModelEven
 from app.llm.sse import LineTooLong
 from app.llm.urls import Urls
 from app.llm.visible import names_of
+
+Route = Literal["selected", "fallback"]
 
 ANSWER_BYTES = 4 * 1024 * 1024
 ERROR_BYTES = 64 * 1024
@@ -37,41 +40,67 @@ class EndpointModel:
 
     def stream(self, request: ChatRequest) -> Iterator[ModelEvent]:
         """One call, streamed or not as the request says; the events are the same. See base.ChatModel."""
-        begun = clock.monotonic()
-        call = _Call(self, request)
-        try:
-            yield from call.events()
-        except ModelError as error:
-            yield self._attempt(call, begun, outcome=error.error_class, detail=error.detail)
-            raise
-        yield self._attempt(call, begun, outcome="ok")
-        yield from call.last
+        return Call(self, request, payload.body(request)).events()
 
     def seconds(self, request: ChatRequest) -> float:
         """How long a call may take: the setting, or what is left until the deadline of the turn."""
         most = self.stream_seconds if request.stream else self.whole_seconds
         return most if request.deadline is None else min(most, request.deadline - clock.monotonic())
 
-    def _attempt(self, call: _Call, begun: float, *, outcome: str, detail: str = "") -> Attempt:
-        took = round((clock.monotonic() - begun) * 1000)
-        return Attempt(self.endpoint, call.request.model, outcome, took, status=call.status, detail=detail)
 
+class Call:
+    """One exchange with the server: what is sent, what has come, and how it ended.
 
-class _Call:
-    """One exchange with the server: what was sent, what has come, and how it ended."""
+    `body` is `request` as the server takes it; `names` are the tools that the answer may name, by default those of the
+    request. `route` and `reason` are for the trace; `status` and `headers` are those of the answer once they came.
+    """
 
-    def __init__(self, model: EndpointModel, request: ChatRequest) -> None:
-        self.request = request
+    def __init__(
+        self,
+        model: EndpointModel,
+        request: ChatRequest,
+        body: Mapping[str, Any],
+        *,
+        names: frozenset[str] | None = None,
+        route: Route = "selected",
+        reason: str = "initial",
+    ) -> None:
         self.status: int | None = None
-        self.last: list[ModelEvent] = []
+        self.headers: Mapping[str, str] = {}
+        self._request = request
+        self._sent = body
         self._model = model
-        self._answer = Answer(names_of(request), key=model.key)
+        self._route: Route = route
+        self._reason = reason
+        self._answer = Answer(names_of(request) if names is None else names, key=model.key)
         self._body = Body()
         self._quiet_since = clock.monotonic()
 
     def events(self) -> Iterator[ModelEvent]:
-        """All events but the Completion, which stands in `last` afterwards. Raises ModelError."""
-        seconds = self._model.seconds(self.request)
+        """All events, the Attempt and the Completion last. Raises ModelError after the Attempt."""
+        begun = clock.monotonic()
+        try:
+            last = yield from self._answered()
+        except ModelError as error:
+            yield self._attempt(begun, outcome=error.error_class, detail=error.detail)
+            raise
+        yield self._attempt(begun, outcome="ok")
+        yield last
+
+    def _attempt(self, begun: float, *, outcome: str, detail: str = "") -> Attempt:
+        return Attempt(
+            self._model.endpoint,
+            self._request.model,
+            outcome,
+            round((clock.monotonic() - begun) * 1000),
+            status=self.status,
+            detail=detail,
+            route=self._route,
+            reason=self._reason,
+        )
+
+    def _answered(self) -> Generator[ModelEvent, None, ModelEvent]:
+        seconds = self._model.seconds(self._request)
         if seconds <= 0:
             raise failures.made(ErrorClass.TIMEOUT, "no time was left for this call")
         cut = False
@@ -85,9 +114,9 @@ class _Call:
         except LineTooLong as error:
             raise failures.made(ErrorClass.TOO_LARGE, str(error), text=self._answer.text) from error
         ended = not cut and not self._body.broken and (self._body.done or self._ended)
-        *before, completion = self._answer.finish(ended=ended, model=self.request.model)
+        *before, completion = self._answer.finish(ended=ended, model=self._request.model)
         yield from before
-        self.last = [completion]
+        return completion
 
     @property
     def _ended(self) -> bool:
@@ -98,7 +127,7 @@ class _Call:
             events = exchange.events()
             for event in events:
                 if isinstance(event, Head):
-                    self.status = event.status
+                    self.status, self.headers = event.status, event.headers
                     if not 200 <= event.status < 300:
                         raise (yield from self._refusal(event, events))
                 elif event is None:
@@ -114,7 +143,7 @@ class _Call:
                 yield from self._answer.take(value)
 
     def _open(self, seconds: float) -> Exchange:
-        accept = "text/event-stream, application/json" if self.request.stream else "application/json"
+        accept = "text/event-stream, application/json" if self._request.stream else "application/json"
         headers = {"Accept": accept}
         if self._model.key:
             headers["Authorization"] = f"Bearer {self._model.key}"
@@ -123,7 +152,7 @@ class _Call:
             self._model.urls.chat,
             guard=self._model.guard,
             headers=headers,
-            json=payload.body(self.request),
+            json=self._sent,
             timeout=(CONNECT_SECONDS, seconds),
             total_seconds=seconds,
             max_bytes=ANSWER_BYTES,

@@ -15,6 +15,7 @@ from app.infra import clock
 from app.infra.http import HttpError
 from app.infra.i18n import Sentence, say
 from app.llm.base import ErrorClass, ModelError
+from app.llm.limits import headers as headers_
 
 DETAIL_CHARS = 500
 MASK = "[key]"
@@ -22,6 +23,7 @@ MASK = "[key]"
 SHORTEST_KEY = 4
 LONGEST_WAIT = 3600.0
 LONGEST_LIMIT = 2**31
+PARAM_CHARS = 64
 
 SENTENCES: Mapping[ErrorClass, Sentence] = {
     ErrorClass.AUTH: say("The model server does not accept our key. An administrator must set a valid one."),
@@ -44,6 +46,7 @@ SENTENCES: Mapping[ErrorClass, Sentence] = {
     ErrorClass.EMPTY_STREAM: say("The model's answer was empty. Please try again."),
     ErrorClass.NOT_ALLOWED: say("This model may not be used here. An administrator decides which ones may."),
     ErrorClass.NOT_CONFIGURED: say("This model's server is not set up. An administrator must connect it."),
+    ErrorClass.ATTEMPTS: say("This took more requests to the model than are allowed for one answer."),
 }
 
 OVERFLOW = re.compile(
@@ -97,6 +100,7 @@ def made(
     status: int | None = None,
     retry_after: float | None = None,
     limit_tokens: int | None = None,
+    param: str = "",
     text: str = "",
 ) -> ModelError:
     """A ModelError with the sentence of its class and a detail that is safe to keep."""
@@ -107,6 +111,7 @@ def made(
         status=status,
         retry_after=retry_after,
         limit_tokens=limit_tokens,
+        param=param,
         text=text,
     )
 
@@ -120,7 +125,13 @@ def masked(detail: str, key: str | None) -> str:
 
 
 def waiting_time(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks to wait: retry-after-ms, seconds or a date; None when it says nothing sensible."""
+    """Seconds that the server asks to wait: retry-after-ms, seconds or a date, else until what it calls used up is there
+    again (its rate limit headers); None when it says nothing sensible."""
+    asked = _retry_after(headers)
+    return asked if asked is not None else headers_.used_up(headers) or None
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return _sensible(milliseconds / 1000)
@@ -143,8 +154,11 @@ def _error(
     words = f"{code} {message}".lower()
     kind = _class(status, code.lower(), words)
     limit = _limit(value, words) if kind == ErrorClass.CONTEXT_OVERFLOW else None
-    detail = " ".join(filter(None, (f"HTTP {status}" if status else "", "" if code == str(status) else code, message)))
-    return made(kind, detail, key=key, status=status, retry_after=waiting_time(headers), limit_tokens=limit, text=text)
+    param = _param(value)
+    told = ("" if code == str(status) else code, message, "" if param in message else f"[{param}]")
+    detail = " ".join(filter(None, (f"HTTP {status}" if status else "", *told)))
+    wait = waiting_time(headers)
+    return made(kind, detail, key=key, status=status, retry_after=wait, limit_tokens=limit, param=param, text=text)
 
 
 def _class(status: int | None, code: str, words: str) -> ErrorClass:
@@ -193,6 +207,22 @@ def _told(value: Any) -> tuple[str, str]:
     codes = [str(value[name]) for name in ("code", "type", "status") if isinstance(value.get(name), str | int)]
     # The most telling one: a number, then a name of its own, then the kind.
     return next((code for code in codes if code and code.lower() != "none"), ""), message + _kind(value, codes)
+
+
+def _param(value: Any) -> str:
+    """The field of the request that an error is about, its own name only; empty where it names none."""
+    for _ in range(4):
+        if isinstance(value, list):
+            value = value[0] if value else None
+        if not isinstance(value, dict):
+            break
+        place = value.get("param") or value.get("loc") or value.get("field")
+        if isinstance(place, list):
+            place = ".".join(map(str, place))
+        if isinstance(place, str) and place:
+            return place.rpartition(".")[2][:PARAM_CHARS]
+        value = value.get("error", value.get("errors", value.get("detail")))
+    return ""
 
 
 def _kind(value: Mapping[str, Any], codes: list[str]) -> str:

@@ -151,7 +151,7 @@ class VisibleText:
             begin = source.skip(at)
             if begin > at:
                 return self._show(begin)
-            if source.char(at) in ("{", "[", "`") and (told := self._whole_message()) is not None:
+            if (told := self._whole_message()) is not None or (told := self._stripped_channels()) is not None:
                 return told
         found = NOTABLE.search(source.low, at)
         if found is None:
@@ -179,6 +179,20 @@ class VisibleText:
             return None
         self._calls += calls
         return self._cut(len(self._source.text))
+
+    def _stripped_channels(self) -> bool | None:
+        """Takes apart a message whose channel tokens a server has dropped; None when this message is none of that kind."""
+        told = harmony.maybe_stripped(self._source, self._at)
+        if told is False:
+            return None
+        if not self._final:
+            return self._wait_for_all() if told else False
+        found = harmony.stripped(self._source, self._at)
+        if found is None:
+            return None
+        self._thoughts += found.thoughts
+        self._calls += found.calls
+        return self._cut(found.end)
 
     def _before_strays(self) -> int:
         """Where the message ends, without the control tokens that leaked after it."""

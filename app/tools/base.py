@@ -64,11 +64,15 @@ class ToolContext:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What the model is told. `sources` are opaque (collection, node) pairs that the text came from."""
+    """What the model is told. `sources` are opaque (collection, node) pairs that the text came from.
+
+    `detail` is for the trace and never reaches the model.
+    """
 
     text: str
     is_error: bool = False
     sources: tuple[tuple[str, str], ...] = ()
+    detail: str = ""
 
 
 class ToolError(ParleyError):

@@ -154,6 +154,9 @@ def test_no_marker_is_the_beginning_of_another_one() -> None:
         ("<|channel|>analysis<|message|>Sum.<|end|><|start|>assistant<|channel|>final<|message|>14.", "14.", "Sum."),
         ("<|channel|>commentary<|message|>I will look.<|end|>", "I will look.", "I will look."),
         ("<|channel|>commentary<|message|>Hm.<|end|><|channel|>final<|message|>14.<|return|>", "14.", "Hm."),
+        ("analysisUser says hi.assistantfinalHello!", "Hello!", "User says hi."),
+        ("analysis of the tides: assistant required", "analysis of the tides: assistant required", ""),
+        ("<|channel>thought\nHm.<channel|>Nine.", "Nine.", "thought\nHm."),
         ("", "", ""),
     ],
 )
@@ -224,6 +227,10 @@ def test_the_final_channel_is_streamed() -> None:
         "a <tool_call> is a tag",
         "<tool_call>{bad}</tool_call> is a tag, </tool_call> closes it",
         "Name, then [ARGS] and {}",
+        "ping\nis a tool",
+        "ping\n{} is how it is called",
+        "commentary to=functions.pong json{}",
+        "<tool_call>ping is a tag",
     ],
 )
 def test_an_example_or_a_document_is_never_a_call(text: str) -> None:
@@ -272,6 +279,14 @@ def arguments_of(text: str, names: frozenset[str] = NAMES) -> list[tuple[str, ob
         (f"{CALL};{CALL}", [("ping", "{}")] * 2),
         (f'{{"tool_calls": [{CALL}]}}', [("ping", "{}")]),
         (f"<think>x</think>\n{CALL}<|im_end|>\n", [("ping", "{}")]),
+        ('commentary to=functions.get_weather json{"city":"Oslo"}', [("functions.get_weather", '{"city": "Oslo"}')]),
+        ('analysisHm.assistantcommentary to=functions.get_weather json{"city":"Oslo"}', [("functions.get_weather", '{"city": "Oslo"}')]),
+        ('<|tool_call>call:get_weather{city:<|"|>Os}lo<|"|>,days:3,on:true,tags:[<|"|>a<|"|>,{x:1.50}]}<tool_call|>', [("get_weather", '{"city": "Os}lo", "days": 3, "on": true, "tags": ["a", {"x": 1.50}]}')]),
+        ('get_weather\n{"city": "Oslo"}', [("get_weather", '{"city": "Oslo"}')]),
+        ('<｜tool▁call▁begin｜>get_weather\n```json\n{"city": "Oslo"}\n```<｜tool▁call▁end｜>', [("get_weather", '{"city": "Oslo"}')]),
+        ("<tool_call>ping</arg_value></tool_call>", [("ping", {})]),
+        ("<tool_call>get_weather<arg_key>city</arg_key></arg_key><arg_value>Oslo</arg_value></tool_call>", [("get_weather", {"city": "Oslo"})]),
+        ("<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value> a </arg_value> b </arg_value>\n</tool_call>", [("get_weather", {"city": " a </arg_value> b "})]),
         ("<|start|>assistant to=functions.ping<|channel|>commentary json<|message|>{}<|call|>", [("functions.ping", "{}")]),
     ],
 )  # fmt: skip
@@ -318,6 +333,8 @@ def test_without_tools_markup_is_text_and_control_tokens_are_not() -> None:
         "<tool_call>wiki_write_page<arg_key>path</arg_key><arg_value>x</arg_value>",
         '<invoke name="wiki_write_page"><parameter name="path">x',
         ">>>wiki_write_page\n" + '{"path": "x", "content": "half',
+        '<|tool_call>call:wiki_write_page{path:<|"|>x',
+        "<|tool_call>call:wiki_write_page{path:x,con",
         '<|tool_call_begin|>functions.wiki_write_page:0<|tool_call_argument_begin|>{"path": "x", "con',
     ],
 )
@@ -368,6 +385,11 @@ HEAVY = {
     "one line of code": "`a" + "b" * MEGABYTE,
     "python": "[ping(" + "a='x'," * 150_000,
     "fences": "```json\n" * 100_000,
+    "gemma": "<|tool_call>call:ping{a:" * 40_000,
+    "gemma nested": "<|tool_call>call:ping{a:" + "[" * MEGABYTE,
+    "gemma quotes": '<|tool_call>call:ping{a:<|"|>' * 30_000,
+    "stripped": "analysis" + "assistantanalysis" * 60_000,
+    "glm values": "<tool_call>ping<arg_key>a</arg_key><arg_value>" + "</arg_value>x" * 70_000,
 }
 
 

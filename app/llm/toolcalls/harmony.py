@@ -1,4 +1,7 @@
-"""The channel syntax of gpt-oss: <|channel|>NAME ...<|message|>BODY<|end|>. Only the final channel is for the room."""
+"""The channel syntax of gpt-oss: <|channel|>NAME ...<|message|>BODY<|end|>. Only the final channel is for the room.
+
+Some servers drop the control tokens and leave the rest: "analysisHm.assistantfinalIt is 14."
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.llm.base import ToolCall
+from app.llm.toolcalls.jsonlike import with_arguments
 from app.llm.toolcalls.source import Found, Source
 
 LONGEST_HEADER = 300
@@ -51,3 +55,49 @@ def harmony_call(source: Source, at: int) -> Found | None:
         return None
     end = source.first(ENDS, head.end)
     return Found((ToolCall("", head.recipient, source.text[head.end : end].strip()),), end)
+
+
+@dataclass(frozen=True)
+class Stripped:
+    """What stands in a message whose control tokens were dropped, and where its text for the room begins."""
+
+    thoughts: tuple[str, ...]
+    calls: tuple[ToolCall, ...]
+    end: int
+
+
+BEGINNINGS = ("analysis", "commentary to=")
+NEXT = ("assistantfinal", "assistantanalysis", "assistantcommentary to=")
+BARE_CALL = re.compile(r"(?:assistant)?commentary to=(?P<name>[\w.-]{1,128})(?: ?(?:json|code))?\s*(?=\{)")
+
+
+def maybe_stripped(source: Source, at: int) -> bool | None:
+    """Whether the message that begins at `at` may be such a one; None while too little of it is there to tell."""
+    head = source.text[at : at + len(BEGINNINGS[-1])]
+    if head.startswith(BEGINNINGS):
+        return True
+    return None if any(beginning.startswith(head) for beginning in BEGINNINGS) else False
+
+
+def stripped(source: Source, at: int) -> Stripped | None:
+    """Reads such a message; None when it is a text like any other."""
+    thoughts: list[str] = []
+    calls: list[ToolCall] = []
+    while at < len(source.text):
+        if source.starts("assistantfinal", at):
+            return Stripped(tuple(thoughts), tuple(calls), at + len("assistantfinal"))
+        if called := BARE_CALL.match(source.low, at):
+            name = source.text[slice(*called.span("name"))]
+            if not source.knows(name):
+                return None
+            found = with_arguments(source, name, called.end())
+            calls += found.calls
+            at = source.skip(found.end)
+            continue
+        begin = source.text.find("analysis", at, at + len("assistantanalysis")) + len("analysis")
+        end = source.first(NEXT, begin)
+        if begin < len("analysis") or end == len(source.text):
+            return None
+        thoughts.append(source.text[begin:end])
+        at = end
+    return Stripped(tuple(thoughts), tuple(calls), at) if calls else None

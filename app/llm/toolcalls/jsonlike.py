@@ -143,7 +143,7 @@ def token_call(source: Source, at: int) -> Found | None:
     close = source.first(("<|tool_call_end|>", "<|tool_call_begin|>"), at)
     middle = source.first(("<|tool_call_argument_begin|>", "<|tool_sep|>"), at)
     if middle >= close:
-        return None
+        return named_json(source, at, until="<|tool_call_end|>")
     head = source.text[at:middle].strip()
     begin = source.skip(source.find("|>", middle + 2) + 2)
     until = "<|tool_call_end|>" if source.starts("<|tool_call_end|>", close) else "<|tool_call_begin|>"

@@ -14,22 +14,27 @@ def resolve(name: str, names: frozenset[str]) -> str | None:
     if name in names:
         return name
     bare = _bare(name)
-    if bare in names:
-        return bare
-    fits = [known for known in names if _folded(known) == _folded(bare)]
-    return fits[0] if len(fits) == 1 else None
+    for spelling in (str, str.casefold, _folded):
+        fits = [known for known in names if spelling(known) == spelling(bare)]
+        if fits:
+            return fits[0] if len(fits) == 1 else None
+    return None
 
 
 def _bare(name: str) -> str:
-    name = name[:256].strip().strip("`\"'")
-    tags = TAGS.match(name)
-    name = name[tags.end() :] if tags else name
-    name = COUNTER.sub("", name.partition("<")[0].strip())
+    name = without_markup(name[:256].strip().strip("`\"'"))
+    name = COUNTER.sub("", name)
     for _ in range(2):
         found = NAMESPACE.match(name)
         name = name[found.end() :] if found else name
     return name
 
 
+def without_markup(name: str) -> str:
+    """A name without the tags that leaked into it, before or after."""
+    tags = TAGS.match(name)
+    return name[tags.end() if tags else 0 :].partition("<")[0].strip()
+
+
 def _folded(name: str) -> str:
-    return name.replace("-", "_").casefold()
+    return name.replace("-", "").replace("_", "").casefold()

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from app.llm.toolcalls.gemma import gemma
 from app.llm.toolcalls.harmony import harmony_call
 from app.llm.toolcalls.jsonlike import after, functionary, mistral, token_call
 from app.llm.toolcalls.python import python_calls
@@ -74,6 +75,7 @@ CALLS = (
     _call("<|tool_call_start|>", python_list, token=True),  # LFM2
     _call("<|functioncallbegin|>", after("<|functioncallbegin|>", "<|functioncallend|>"), token=True),  # Doubao
     _call("<|action_start|><|plugin|>", after("<|action_start|><|plugin|>", "<|action_end|>"), token=True),  # InternLM
+    _call("<|tool_call>", gemma, token=True),  # Gemma 4
     Notation("<|channel|>", "channel", True, harmony_call),  # gpt-oss
     Notation("<|start|>", "channel", True, harmony_call),
 )
@@ -82,6 +84,7 @@ REASONING = (
     ("[think]", "[/think]"),  # Magistral
     ("◁think▷", "◁/think▷"),  # Kimi VL
     ("<|start_thinking|>", "<|end_thinking|>"),  # Command R
+    ("<|channel>", "<channel|>"),  # Gemma 4
 )
 STRAY_TAGS = (
     *(f"</{marker[1:]}" for marker in BLOCKS if "|" not in marker),
@@ -92,6 +95,8 @@ STRAY_TAGS = (
 STRAY_TOKENS = (
     *(f"</{marker[1:]}" for marker in BLOCKS if "|" in marker),
     "[/tool_calls]",
+    "<tool_call|>",
+    "<turn|>",
     *(
         f"<|{name}|>"
         for name in [

@@ -13,6 +13,7 @@ from app.llm.toolcalls.source import Found, Reader, Source
 FUNCTION = re.compile(r"""<function(?:=|\s+name=)["']?(?P<name>[^>"'\n]{1,128})["']?\s*>""")
 INVOKE = re.compile(r"""<(?P<prefix>\|dsml\||[\w-]{1,32}:)?invoke\s+name=["'](?P<name>[^"'\n]{1,128})["']\s*>""")
 GLM_NAME = re.compile(r"[\w.:/-]{1,128}")
+GLM_KEY = re.compile(r"(?:<arg_key>\s*){1,8}(?P<key>[^<]{1,128})(?:</arg_key>\s*){1,8}(?:<arg_value>)")
 # A text that speaks of markup may hold a closing tag; beyond so many of them the first one is taken.
 MOST_CLOSERS = 8
 
@@ -128,25 +129,35 @@ def _goes_on(source: Source, at: int) -> bool:
 
 
 def _glm(source: Source, at: int, closing: str) -> Found | None:
-    """A name, then <arg_key>k</arg_key><arg_value>v</arg_value> as often as needed."""
+    """A name, then <arg_key>k</arg_key><arg_value>v</arg_value> as often as needed; stray tags in between are seen."""
     named = GLM_NAME.match(source.text, at)
     if named is None:
         return None
     at = source.skip(named.end())
     values: dict[str, Any] = {}
-    while source.starts("<arg_key>", at):
-        key_end = source.find("</arg_key>", at)
-        begin = source.find("<arg_value>", key_end) + len("<arg_value>")
-        stop = source.first(("</arg_value>", "<arg_key>", closing), begin)
-        if begin > len(source.text):
-            return Found((ToolCall("", named.group(), values, complete=False, textual=True),), len(source.text))
-        _put(values, source.text[at + len("<arg_key>") : key_end].strip(), source.text[begin:stop])
+    while key := GLM_KEY.match(source.low, at):
+        stop = _glm_value_end(source, key.end(), closing)
+        _put(values, source.text[slice(*key.span("key"))].strip(), source.text[key.end() : stop])
         at = source.skip(_over(source, stop, "</arg_value>"))
-    if not values and not source.starts(closing, at):
-        return None
+    at = source.skip(_over(source, at, "</arg_value>"))
     end = _over(source, at, closing)
-    complete = end > at or at < len(source.text)
-    return Found((ToolCall("", named.group(), values, complete=complete, textual=True),), end)
+    if end > at or (source.starts("<", at) and not source.starts("<arg_", at)):
+        return Found((ToolCall("", named.group(), values, textual=True),), end)
+    if at < len(source.text) and not source.starts("<arg_", at):
+        return None
+    end = min(source.find(closing, at) + len(closing), len(source.text))
+    return Found((ToolCall("", named.group(), values, complete=False, textual=True),), end)
+
+
+def _glm_value_end(source: Source, at: int, closing: str) -> int:
+    """The closing tag after which another key or the end comes; one in the middle of a text is part of the value."""
+    limit = source.find(closing, at)
+    close = first = source.first(("</arg_value>", "<arg_key>"), at)
+    for _ in range(MOST_CLOSERS):
+        if close >= limit or source.starts("<arg_key>", close) or _goes_on(source, close + len("</arg_value>")):
+            return min(close, limit)
+        close = source.first(("</arg_value>", "<arg_key>"), close + 1)
+    return min(first, limit)
 
 
 def _over(source: Source, at: int, piece: str) -> int:

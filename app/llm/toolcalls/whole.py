@@ -1,4 +1,5 @@
-"""Calls that are a whole message: bare JSON, JSON or tool_code in a fence, a list of Python calls; nothing else around."""
+"""Calls that are a whole message, with nothing else around: JSON, JSON or tool_code in a fence, Python calls in a list,
+and a tool's name in a line of its own before an object."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import re
 
 from app.llm.base import ToolCall
 from app.llm.toolcalls import lossless
-from app.llm.toolcalls.jsonlike import KNOWN_KEYS, WRAPPERS, calls_of
+from app.llm.toolcalls.jsonlike import KNOWN_KEYS, WRAPPERS, calls_of, named_json
 from app.llm.toolcalls.lossless import Unreadable
 from app.llm.toolcalls.python import python_calls
 from app.llm.toolcalls.source import Source
@@ -29,8 +30,10 @@ def possible(source: Source, at: int) -> bool | None:
 
 
 def _possible(text: str, source: Source) -> bool | None:
-    if text[0] != "`":
+    if text[0] in "{[":
         return _begins_calls(text, source)
+    if text[0] != "`":
+        return _begins_named(text, source)
     fence = FENCE.match(text.lower())
     if fence is None:
         head = text.lower().lstrip("`").strip(" \t")
@@ -58,6 +61,16 @@ def _begins_calls(text: str, source: Source) -> bool | None:
     return None if any(known.startswith(key) for known in KEYS) else False
 
 
+def _begins_named(text: str, source: Source) -> bool | None:
+    """A tool's name alone in the first line, then an object."""
+    line, ended, rest = text.partition("\n")
+    if not ended:
+        return None if any(name.startswith(line) for name in source.names) else False
+    if line not in source.names:
+        return False
+    return rest.lstrip()[:1] == "{" if rest.strip() else None
+
+
 def _begins_python(text: str, source: Source) -> bool | None:
     word = WORD.match(text)
     name = word.group() if word else ""
@@ -72,7 +85,9 @@ def whole_message(source: Source, at: int, end: int) -> tuple[ToolCall, ...] | N
         return None
     if source.char(at) == "`":
         return _fences(source, at, end)
-    return _python(source, at, end) or _json(source, at, end)
+    if source.char(at) in ("{", "["):
+        return _python(source, at, end) or _json(source, at, end)
+    return _named(source, at, end)
 
 
 def _fences(source: Source, at: int, end: int) -> tuple[ToolCall, ...] | None:
@@ -91,6 +106,12 @@ def _fences(source: Source, at: int, end: int) -> tuple[ToolCall, ...] | None:
         calls += found
         at = source.skip(min(close + 1 + len(fence[1]), end))
     return tuple(calls)
+
+
+def _named(source: Source, at: int, end: int) -> tuple[ToolCall, ...] | None:
+    found = named_json(source, at)
+    whole = found is not None and found.calls[0].complete and source.skip(found.end) >= end
+    return found.calls if found is not None and whole else None
 
 
 def _json(source: Source, at: int, end: int) -> tuple[ToolCall, ...] | None:
