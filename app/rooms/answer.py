@@ -1,0 +1,181 @@
+"""A delivery becomes answers in a room: the table of contents of the flow that everything here serves.
+
+Read the event; note what the platform only tells; leave unanswered who is not to be answered; find the bots that are
+addressed; for each of them, in order: decide what it says (a notice, or what the loop found), write its parts, send
+them; and close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from app.accounts import instances
+from app.bots import access, notices, resolve, store
+from app.bots.models import Bot
+from app.bots.resolve import Addressed
+from app.inbox.base import End, Verdict
+from app.inbox.models import Delivery
+from app.inbox.reasons import Reason
+from app.infra.db import transaction
+from app.infra.errors import NotFound
+from app.infra.i18n import say
+from app.platforms import registrations, registry, rooms
+from app.platforms.base import BadPayload, IncomingEvent
+from app.rooms import deliver, events, guard, members, modes
+from app.rooms.deliver import Place, Said, Sent
+from app.rooms.heard import heard
+from app.rooms.models import Answer
+from app.rooms.thinking import run as thinking
+from app.rooms.thinking.question import Question
+
+Renew = Callable[[], bool]
+
+APOLOGY = say("I am sorry: this message could not be answered, also after several attempts. Please ask again.")
+OVER = ("done", "failed", "unknown")
+UNTOLD = frozenset({Reason.DENIED, Reason.OUTSIDER})
+# What a delivery is closed with when its bots ended differently: the first of these that one of them has.
+TELLING = (Reason.TOLD_ERROR, Reason.TOLD_LIMIT, Reason.ANSWERED_INCOMPLETE, Reason.ANSWERED, Reason.STOPPED)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A message for bots: its delivery, what it says, where it was said, and whom it addresses."""
+
+    delivery: Delivery
+    event: IncomingEvent
+    place: Place
+    addressed: Addressed
+
+
+def handle(delivery: Delivery, *, renew: Renew) -> Verdict:
+    """Works one accepted event to its verdict (inbox.base.Handler). Raises only what another try may mend."""
+    owed = deliver.owed(delivery.id)
+    if owed and not delivery.attempts and all(answer.state in OVER for answer in owed):
+        owed = deliver.reopen(delivery.id)
+    read = _read(delivery)
+    if isinstance(read, Verdict):
+        return read
+    event, place = read
+    noted = events.noted(event, place, delivery)
+    if noted is not None:
+        return noted
+    silence = guard.silence(event, place, delivery)
+    if silence is not None:
+        return Verdict("ignored", silence)
+    addressed = _addressed(event, place)
+    bots = [*addressed.bots, *(bot for bot, _ in addressed.denied)]
+    answers = owed or deliver.owe(delivery.id, [bot.id for bot in bots])
+    if not answers:
+        return Verdict("ignored", guard.nobody(addressed))
+    return _answered(Asked(delivery, event, place, addressed), answers, renew)
+
+
+def apologise(delivery: Delivery) -> None:
+    """Tells the room in one sentence that a message could not be answered (inbox.base.Apology)."""
+    read = _read(delivery)
+    if isinstance(read, Verdict):
+        return
+    _, place = read
+    for answer in deliver.owed(delivery.id):
+        deliver.write(answer, place, Said(APOLOGY.text(place.language), Reason.APOLOGISED))
+        deliver.send(answer.id, place, renew=lambda: True)
+
+
+def _read(delivery: Delivery) -> tuple[IncomingEvent, Place] | Verdict:
+    """The event and where to answer it, or why that can't be."""
+    if delivery.body is None:
+        return Verdict("ignored", Reason.BLANKED)
+    try:
+        registration = registrations.get(delivery.registration_id)
+    except NotFound:
+        return Verdict("ignored", Reason.REGISTRATION_GONE)
+    platform = registry.get(registration.platform)
+    try:
+        event = platform.parse(delivery.body)
+    except BadPayload as error:
+        return Verdict("ignored", Reason.UNREADABLE, str(error))
+    instance = instances.get(registration.instance_id)
+    if instance is None or not delivery.room:
+        return Verdict("ignored", Reason.UNKNOWN_EVENT, event.name)
+    room = rooms.seen(instance.id, delivery.room, event.room_name, event.one_to_one)
+    return event, Place(platform, registration, instance, room, event.message_id, delivery.received_at)
+
+
+def _addressed(event: IncomingEvent, place: Place) -> Addressed:
+    registration, room = place.registration, place.room
+    return resolve.addressed(
+        event,
+        registration,
+        sent_by=lambda text: members.sent_by(room, text),
+        last_spoke=lambda: members.last_spoke(room, registration.id),
+        always=lambda: modes.always(room.instance_id, room.token),
+    )
+
+
+def _answered(asked: Asked, answers: Sequence[Answer], renew: Renew) -> Verdict:
+    """Each bot in order; one whose answer can't be sent now holds back those after it."""
+    ends: list[Sent] = []
+    with heard(asked.place, wanted=bool(asked.addressed.bots)) as sign:
+        for answer in answers:
+            ends.append(_one(asked, answer, len(answers), renew))
+            if ends[-1].state in ("later", "lost"):
+                sign.stays = True
+                break
+    return _verdict(ends, deliver.turn_of(asked.delivery.id))
+
+
+def _one(asked: Asked, answer: Answer, count: int, renew: Renew) -> Sent:
+    """What one bot says is written, then sent; what an earlier try wrote is only sent."""
+    if answer.state in OVER:
+        return deliver.over(answer.id)
+    if answer.state != "written":
+        bot = store.get(answer.bot_id)
+        if bot is None:
+            return deliver.give_up(answer, Reason.BOT_GONE)
+        ended = _write(asked, answer, bot, count=count, renew=renew)
+        if ended is not None:
+            return ended
+    return deliver.send(answer.id, asked.place, renew=renew)
+
+
+def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) -> Sent | None:
+    """Decides what the bot says, and writes it; gives an end when that can't be now."""
+    event, place = asked.event, asked.place
+    prefix = guard.prefix(bot, place, alone=count == 1)
+    rights = access.may_use(bot, event.actor, place.instance.id)
+    if not rights.allowed:
+        # Told and noted together or not at all.
+        with transaction():
+            first = notices.first_today(bot.id, event.actor.key)
+            deliver.write(answer, place, guard.refused(rights, event, place, first=first).after(prefix))
+        return None
+    text = asked.addressed.text_for(bot)
+    said = guard.empty(bot, text, event, place) or guard.limited(asked.delivery, answer, place)
+    if said is None:
+        paused = deliver.paused(place)
+        if paused is not None:
+            return paused
+        said = thinking.run(Question(asked.delivery, event, place, bot, answer, text), renew=renew)
+    if said is None:
+        return Sent("lost", Reason.INTERRUPTED)
+    deliver.write(answer, place, said.after(prefix))
+    return None
+
+
+def _verdict(ends: Sequence[Sent], turn_id: int | None) -> Verdict:
+    """How the delivery ends, from how its answers did."""
+    states: tuple[tuple[str, End], ...] = (("lost", "later"), ("later", "later"), ("unknown", "unknown"))
+    for state, end in states:
+        for sent in ends:
+            if sent.state == state:
+                return Verdict(end, sent.reason, sent.detail, turn_id, sent.delay)
+    failed = [sent for sent in ends if sent.state == "failed"]
+    if failed:
+        end = "ignored" if failed[0].reason == Reason.BOT_GONE else "dead"
+        return Verdict(end, failed[0].reason, failed[0].detail, turn_id)
+    reasons = [sent.reason for sent in ends]
+    if UNTOLD.issuperset(reasons):
+        return Verdict("ignored", reasons[0], turn_id=turn_id)
+    reason = next((telling for telling in TELLING if telling in reasons), reasons[0])
+    return Verdict("done", reason, turn_id=turn_id)

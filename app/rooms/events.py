@@ -1,0 +1,105 @@
+"""What the chat system tells about a room besides messages: noted where it matters, never answered.
+
+To handle another system event: one line in EVENTS (nextcloud.md 11 lists their names) and the function that it names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from sqlalchemy import update
+
+from app.conversations import expiry, store
+from app.inbox import blank
+from app.inbox.base import Verdict
+from app.inbox.models import Delivery
+from app.inbox.reasons import Reason
+from app.infra.db import transaction
+from app.platforms import rooms
+from app.platforms.base import IncomingEvent
+from app.rooms import deliver
+from app.rooms.deliver import Place
+from app.settings import store as settings
+
+DELETED_WITHIN = timedelta(hours=1)
+# What the server writes when expiration is set: "... set the message expiration to 4 weeks".
+EXPIRATION = re.compile(r"\b(\d{1,5}) (minute|hour|day|week)s?\b")
+UNIT_SECONDS = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+SHORTEST_SECONDS = 3600
+
+
+def noted(event: IncomingEvent, place: Place, delivery: Delivery) -> Verdict | None:
+    """Notes an event that is no message, and closes it; None for a message."""
+    if event.kind == "message":
+        return None
+    if event.kind == "join":
+        rooms.bind(place.room.id, place.registration.id)
+        return Verdict("done", Reason.JOINED)
+    if event.kind == "leave":
+        rooms.unbind(place.room.id, place.registration.id)
+        return Verdict("done", Reason.LEFT)
+    if event.kind in ("reaction", "unreaction"):
+        ours = event.reaction == settings.get("heard_emoji")
+        return Verdict("ignored", Reason.OWN_REACTION if ours else Reason.REACTION)
+    handler = EVENTS.get(event.name) if event.kind == "system" else None
+    if handler is not None:
+        handler(event, place, delivery)
+        return Verdict("done", Reason.RECORDED, event.name)
+    return Verdict("ignored", Reason.SYSTEM if event.kind == "system" else Reason.UNKNOWN_EVENT, event.name)
+
+
+def _members_changed(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
+    rooms.members_changed(place.room.instance_id, place.room.token)
+
+
+def _renamed(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
+    rooms.seen(place.room.instance_id, place.room.token, event.room_name, event.one_to_one)
+
+
+def _history_cleared(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
+    """Whatever was said before is gone, and so is all that we kept of it."""
+    room = place.room
+    rooms.cleared(room.instance_id, room.token)
+    store.erase(room.instance_id, room=room.token, before=delivery.received_at)
+    deliver.blank(room.instance_id, room.token, before=delivery.received_at)
+    blank.room(room.instance_id, delivery.room, before_id=delivery.id)
+
+
+def _message_deleted(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
+    """The event doesn't say which message: those of its author in the last hour are blanked (product.md K10)."""
+    since = delivery.received_at - DELETED_WITHIN
+    store.blank(place.room.instance_id, place.room.token, actor=event.actor.key, since=since)
+    here = (Delivery.instance_id == delivery.instance_id, Delivery.room == delivery.room)
+    theirs = (Delivery.actor == delivery.actor, Delivery.received_at >= since, Delivery.id < delivery.id)
+    # One that still waits for its answer keeps its text until then.
+    over = (Delivery.kind == "message", Delivery.finished_at.is_not(None))
+    with transaction() as session:
+        session.execute(update(Delivery).where(*here, *theirs, *over).values(body=None))
+
+
+def _expiration_set(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
+    found = EXPIRATION.search(event.text)
+    seconds = int(found[1]) * UNIT_SECONDS[found[2]] if found else SHORTEST_SECONDS
+    expiry.set_expiration(place.room.instance_id, place.room.token, max(seconds, 1))
+
+
+def _expiration_ended(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
+    expiry.set_expiration(place.room.instance_id, place.room.token, None)
+
+
+MEMBERSHIP = (
+    *("user_added", "user_removed", "group_added", "group_removed", "circle_added", "circle_removed"),
+    *("federated_user_added", "federated_user_removed", "phone_added", "phone_removed"),
+    *("guests_allowed", "guests_disallowed", "moderator_promoted", "moderator_demoted"),
+    *("guest_moderator_promoted", "guest_moderator_demoted"),
+)
+EVENTS: Mapping[str, Callable[[IncomingEvent, Place, Delivery], None]] = {
+    **dict.fromkeys(MEMBERSHIP, _members_changed),
+    "conversation_renamed": _renamed,
+    "history_cleared": _history_cleared,
+    "message_deleted": _message_deleted,
+    "message_expiration_enabled": _expiration_set,
+    "message_expiration_disabled": _expiration_ended,
+}

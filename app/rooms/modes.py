@@ -1,0 +1,62 @@
+"""How a bot responds in a room: when it is mentioned, or always. At most one bot a room responds always."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import select, update
+
+from app.infra import clock
+from app.infra.db import insert_once, reading, transaction
+from app.infra.errors import BadInput
+from app.infra.i18n import say
+from app.infra.jobs import table
+from app.rooms.models import RoomBot
+
+Mode = Literal["mention", "always"]
+MODES: tuple[Mode, ...] = ("mention", "always")
+
+
+@dataclass(frozen=True)
+class RoomMode:
+    """The mode of one bot in one room, as programs see it."""
+
+    room: str
+    bot_id: int
+    mode: Mode
+
+
+def read(text: object) -> Mode:
+    """The mode that somebody typed or sent. Raises BadInput."""
+    if isinstance(text, str) and text in MODES:
+        return text
+    sentence = say("The mode is {modes}.", modes=" | ".join(MODES))
+    raise BadInput(sentence, fields={"mode": str(sentence)})
+
+
+def choose(instance_id: int, room: str, *, bot_id: int, mode: Mode) -> RoomMode:
+    """Sets the mode; a bot that begins to respond always takes that place from any other in the room."""
+    now = clock.now()
+    here = (RoomBot.instance_id == instance_id, RoomBot.room == room)
+    row = {"instance_id": instance_id, "room": room, "bot_id": bot_id, "response_mode": mode, "updated_at": now}
+    with transaction() as session:
+        if mode == "always":
+            others = update(RoomBot).where(*here, RoomBot.bot_id != bot_id, RoomBot.response_mode == "always")
+            session.execute(others.values(response_mode="mention", updated_at=now))
+        if insert_once(session, table(RoomBot), row) is None:
+            mine = update(RoomBot).where(*here, RoomBot.bot_id == bot_id)
+            session.execute(mine.values(response_mode=mode, updated_at=now))
+    return RoomMode(room, bot_id, mode)
+
+
+def always(instance_id: int, room: str) -> int | None:
+    """The bot that responds always in this room; the last chosen one, should two have been chosen in one moment."""
+    query = (
+        select(RoomBot.bot_id)
+        .where(RoomBot.instance_id == instance_id, RoomBot.room == room, RoomBot.response_mode == "always")
+        .order_by(RoomBot.updated_at.desc(), RoomBot.id.desc())
+        .limit(1)
+    )
+    with reading() as session:
+        return session.scalar(query)

@@ -1,0 +1,217 @@
+"""The turn: history, prompt and tools go into the agent loop, and what the bot says comes out.
+
+Each event of the loop renews the room's lane, is written into the trace, and counts its tokens; the wish to stop is
+looked at by the loop itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.agent import budget, loop
+from app.agent.events import Finished, ModelAsked, ToolFinished
+from app.agent.turn import HARD_MODEL_CALLS, HARD_SECONDS, Limits, Turn
+from app.bots import store as bots
+from app.conversations import cancel
+from app.inbox import claim
+from app.inbox.reasons import Reason
+from app.infra.errors import ParleyError
+from app.infra.i18n import say
+from app.llm import endpoints
+from app.llm.endpoints import Resolved
+from app.rooms import deliver
+from app.rooms.deliver import Said
+from app.rooms.split import closed
+from app.rooms.thinking import memory, steps
+from app.rooms.thinking.question import Question
+from app.settings import store as settings
+from app.tools import registry
+from app.tools.base import ToolContext
+from app.traces import record
+from app.traces.record import Recorder, Status
+
+log = logging.getLogger(__name__)
+
+ALWAYS = ("room_search_messages", "current_time")
+WITH_FILES = ("attachment_analyze_image", "attachment_transcribe_audio")
+TRANSCRIBE = "attachment_transcribe_audio"
+SETTINGS = (
+    *("max_model_calls", "max_tool_calls", "turn_seconds", "tool_result_chars"),
+    *("conversation_context_tokens", "default_temperature"),
+)
+STATUSES: Mapping[str, Status] = {"error": "error", "empty": "error", "cancelled": "interrupted"}
+BROKEN = say("Something went wrong on our side while I worked on this; it was recorded. Please ask again.")
+NOTHING = say("I have no answer to this. Please ask again in other words.")
+CUT = say("This answer is incomplete.")
+
+Renew = Callable[[], bool]
+
+
+class LaneLost(Exception):
+    """Another worker has taken the room: whatever this turn found may not be said."""
+
+
+@dataclass
+class Run:
+    """One turn while it runs: whom it asks, its trace, and the (collection, node) pairs that its tools found."""
+
+    question: Question
+    trace: Recorder
+    resolved: Resolved | None = None
+    sources: list[tuple[str, str]] = field(default_factory=list)
+
+
+def run(question: Question, *, renew: Renew) -> Said | None:
+    """What the bot says, a sentence of apology included; None when another worker has taken over.
+
+    Raises SQLAlchemyError only: a database that is away for a moment costs another try, and no apology.
+    """
+    turn = Run(question, Recorder(_begin(question)))
+    try:
+        finished = _think(turn, renew)
+    except LaneLost:
+        turn.trace.finish("interrupted", ended="lane_lost")
+        return None
+    except SQLAlchemyError as error:
+        turn.trace.finish("interrupted", detail=type(error).__name__)
+        raise
+    except ParleyError as error:
+        error_class = str(getattr(error, "error_class", error.code))
+        finished = Finished("", "error", notice=error.sentence, error_class=error_class, detail=error.detail)
+    except Exception as error:
+        log.exception("the turn %s failed", turn.trace.turn_id)
+        finished = Finished("", "error", notice=BROKEN, error_class="error", detail=type(error).__name__)
+    said = _said(turn, finished)
+    turn.trace.event("answer", payload={"text": said.text, "reason": said.reason.value})
+    _close(turn, finished)
+    return said
+
+
+def _begin(question: Question) -> int | None:
+    bot, delivery = question.bot, question.delivery
+    turn_id = record.start(
+        delivery.instance_id,
+        delivery.id,
+        bot_id=bot.id,
+        bot_name=bot.name,
+        room=delivery.room,
+        actor=question.event.actor.key,
+    )
+    deliver.begin(question.answer, turn_id)
+    return turn_id
+
+
+def _think(turn: Run, renew: Renew) -> Finished:
+    question = turn.question
+    turn.trace.event("user_message", payload={"text": question.words})
+    resolved = endpoints.resolve(question.bot.model, language=question.place.language, bot=question.bot.name)
+    turn.resolved = resolved
+    memory.remember(question)
+    with closing(loop.run(_turn(question, resolved))) as events:  # type: ignore[type-var]
+        for event in events:
+            first = isinstance(event, ModelAsked) and event.number == 1
+            if not renew() or (first and not claim.running(question.delivery)):
+                raise LaneLost
+            steps.note(question, resolved, turn.trace, event)
+            if isinstance(event, ToolFinished):
+                turn.sources += event.sources
+            if isinstance(event, Finished):
+                return event
+    raise RuntimeError("the loop ended without saying how")
+
+
+def _turn(question: Question, resolved: Resolved) -> Turn:
+    """Everything the loop is given. Raises ContextTooLong."""
+    bot, values = question.bot, settings.several(*SETTINGS)
+    context = _context(question)
+    assigned = bots.tools_of([bot.id]).get(bot.id, ())
+    wanted = (*ALWAYS, *(WITH_FILES if question.event.files else ()), *assigned)
+    tools = registry.loadout(dict.fromkeys(wanted), context)
+    messages = budget.fit(
+        question.system(has_tools=bool(tools)),
+        [*memory.messages(question), *question.before()],
+        question.newest(),
+        tools,
+        budget=values["conversation_context_tokens"],
+        window=resolved.context_tokens,
+    )
+    return Turn(
+        model=resolved.chat,
+        model_name=resolved.model,
+        messages=messages,
+        tools=tools,
+        context=context,
+        limits=_limits(bot.limits, values),
+        first_tool=TRANSCRIBE if question.is_one_audio else None,
+        temperature=values["default_temperature"] if bot.temperature is None else bot.temperature,
+        max_tokens=_least(resolved.max_tokens, bot.limits.get("output_tokens")),
+        cancelled=cancel.watch(question.delivery.id),
+    )
+
+
+def _context(question: Question) -> ToolContext:
+    place = question.place
+    return ToolContext(
+        instance=place.instance.name,
+        room=place.room.token,
+        person=question.event.actor.key,
+        timezone=place.instance.timezone,
+        language=place.language,
+        attachments=question.attachments,
+        history=memory.RoomMemory(question),
+    )
+
+
+def _limits(own: dict[str, Any], values: dict[str, Any]) -> Limits:
+    """The settings, and what the bot lowers of them, within the hard bounds (product.md K7)."""
+    return Limits(
+        model_calls=min(own.get("model_calls", HARD_MODEL_CALLS), values["max_model_calls"], HARD_MODEL_CALLS),
+        tool_calls=min(own.get("tool_calls", values["max_tool_calls"]), values["max_tool_calls"]),
+        seconds=min(own.get("seconds", HARD_SECONDS), float(values["turn_seconds"]), HARD_SECONDS),
+        result_chars=values["tool_result_chars"],
+    )
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)
+
+
+def _said(turn: Run, finished: Finished) -> Said:
+    """What is said, marked when it is incomplete, and what of it is remembered; an apology is not."""
+    language, text = turn.question.place.language, finished.text
+    notice = "" if finished.notice is None else finished.notice.text(language)
+    if finished.ended == "cancelled":
+        return Said("", Reason.STOPPED)
+    if not text.strip():
+        return Said(notice or NOTHING.text(language), Reason.TOLD_ERROR)
+    incomplete = finished.incomplete
+    if incomplete:
+        notice = notice or CUT.text(language)
+    sources = list(dict.fromkeys(turn.sources))
+    remembered = partial(memory.remember_answer, turn.question, text, sources=sources, incomplete=incomplete)
+    reason = Reason.ANSWERED_INCOMPLETE if incomplete else Reason.ANSWERED
+    return Said(f"{closed(text)}\n\n{notice}" if notice else text, reason, remembered)
+
+
+def _close(turn: Run, finished: Finished) -> None:
+    resolved = turn.resolved
+    turn.trace.finish(
+        "incomplete" if finished.incomplete else STATUSES.get(finished.ended, "success"),
+        ended=finished.ended,
+        endpoint=None if resolved is None else resolved.endpoint,
+        model=None if resolved is None else resolved.model,
+        model_calls=finished.model_calls,
+        tool_calls=finished.tool_calls,
+        prompt_tokens=finished.usage.prompt_tokens,
+        completion_tokens=finished.usage.completion_tokens,
+        total_tokens=finished.usage.total_tokens,
+        error_class=finished.error_class,
+        detail=finished.detail,
+    )
