@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.accounts import directory, instances, login, people
 from app.accounts.models import Instance
 from app.infra import auth
-from app.infra.errors import ParleyError, TooMany
+from app.infra.errors import ParleyError, TooMany, TooSlow
 from app.infra.i18n import Sentence
 
 blueprint = Blueprint("accounts_pages", __name__)
@@ -74,7 +74,8 @@ def home() -> str:
 @blueprint.errorhandler(ParleyError)
 def problem(error: ParleyError) -> BaseResponse:
     """What went wrong, as a page; at the sign-in form with what was typed still in it."""
-    if request.endpoint == f"{blueprint.name}.signed_in":
+    # What came too slowly can't be read again, not even to show it in the form.
+    if request.endpoint == f"{blueprint.name}.signed_in" and not isinstance(error, TooSlow):
         response = _form(uid=_field("uid"), wanted=_field("next"), problem=error.sentence)
     else:
         sentence = error.sentence.text(auth.language())

@@ -172,4 +172,6 @@ def _plain(status: int) -> Sentence:
         return say("This address does not take that method.")
     if status == 413:
         return say("That is larger than this address takes.")
+    if status >= 500:
+        return say("Something went wrong on our side; it was recorded.")
     return say("The request could not be read.")
