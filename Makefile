@@ -8,7 +8,6 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes
 PYTEST := $(PY) -m pytest
 WORKERS ?= 2
-SOURCES := app tests migrations tools manage.py celery_worker.py
 FAST := not services and not browser and not process and not model and not long
 
 .PHONY: run test test-all test-long check bench conformance lock messages docs longest dev clean
@@ -39,8 +38,8 @@ longest: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(PY) -m benchmarks
 
-conformance: $(VENV)/.installed-dev
-	$(PYTEST) -q -m conformance
+conformance:
+	@echo "There is no MCP client yet, so its conformance suite has nothing to run against."; exit 1
 
 # The generated pages of docs/; `make check` fails when they are stale.
 docs: $(VENV)/.installed-dev

@@ -10,8 +10,9 @@ import click
 from flask import Blueprint, Flask
 
 from app import config as configuration
+from app.accounts import login
 from app.config import DATA_DIR_MODE, Config
-from app.infra import crypto, db, discover, errors, jobs, logs
+from app.infra import auth, crypto, db, discover, errors, jobs, logs
 
 # From the lowest rank to the highest (design: ranks). A package's doors are found by their names.
 PACKAGES = (
@@ -50,10 +51,8 @@ def create_app(config: Config | None = None, *, sender: jobs.Sender | None = Non
     app.config["SECRET_KEY"] = crypto.session_key()
     load_models()
     db.init_app(app, config)
-    for package, name in (("app.infra", "auth"), ("app.accounts", "login")):
-        module = discover.submodule(package, name)
-        if module is not None:
-            module.init_app(app)
+    auth.init_app(app)
+    login.init_app(app)
     errors.init_app(app)
     for blueprint in _blueprints():
         app.register_blueprint(blueprint)

@@ -14,7 +14,6 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any, NoReturn
 
@@ -26,10 +25,13 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers import gthread
 
 import app as parley
+from app.bots import guide
 from app.config import Config
-from app.infra import clock, discover, jobs
+from app.inbox import claim
+from app.infra import clock, jobs
 from app.infra.errors import Conflict, ParleyError, TooSlow
 from app.infra.i18n import say
+from app.platforms.sandbox import server as sandbox
 from app.settings import address, store
 
 log = logging.getLogger(__name__)
@@ -200,6 +202,12 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc]
         conn.parser.unreader.sock = conn.reader = PacedSocket(conn.sock)
         return super().handle(conn)
 
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        # A terminal signals the arbiter too, which signals again: the second one must not break into the ending.
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        super().handle_quit(sig, frame)
+
     def _keepalive_after(self, conn: Any, keepalive: bool) -> bool:
         if conn.reader.given_up:
             return False
@@ -262,8 +270,9 @@ def _begin(app: Flask, serving: Serving) -> None:
     except Exception as error:
         log.exception("Parley can't start its workers")
         click.echo(str(error.sentence if isinstance(error, ParleyError) else say("Parley can't start.")), err=True)
-        os.kill(os.getppid(), signal.SIGTERM)
-        return
+        sys.stderr.flush()
+        # The arbiter reads this code: it ends too, and with an error.
+        os._exit(Arbiter.WORKER_BOOT_ERROR)
     if serving.alone:
         with app.app_context():
             jobs.resend()
@@ -274,16 +283,9 @@ def _prepare(serving: Serving) -> None:
     """What must stand before the first job runs."""
     address.remember(serving.url)
     if serving.alone:
-        _call("app.inbox", "claim", "release_all")
-    _call("app.platforms.sandbox", "server", "ensure", serving.url)
-    _call("app.bots", "guide", "ensure_guide")
-
-
-def _call(package: str, module: str, name: str, *args: Any) -> None:
-    found = discover.submodule(package, module)
-    function: Callable[..., Any] | None = getattr(found, name, None)
-    if function is not None:
-        function(*args)
+        claim.release_all()
+    sandbox.ensure(serving.url)
+    guide.ensure_guide()
 
 
 def _nobody(name: str, args: list[Any], *, delay: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import requests
 from flask import Flask, has_app_context
+from werkzeug.routing import Rule
 
 from app import config as configuration
 from app import create_app
@@ -45,6 +46,23 @@ def sent() -> Sent:
 @pytest.fixture
 def config(tmp_path: Path) -> configuration.Config:
     return configuration.load({"PARLEY_DATA_DIR": str(tmp_path / "var"), "PARLEY_SECRET_KEY": SECRET_KEY})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rules_are_compiled_once() -> Iterator[None]:
+    """Werkzeug compiles a function for each address of each application: most of the time that making one takes."""
+    compiled: dict[tuple[object, ...], Any] = {}
+    compile_builder = Rule._compile_builder
+
+    def once(rule: Rule, append_unknown: bool = True) -> Any:
+        key = (rule.rule, rule.subdomain, repr(rule.defaults), append_unknown)
+        if key not in compiled:
+            compiled[key] = compile_builder(rule, append_unknown)
+        return compiled[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rule, "_compile_builder", once)
+        yield
 
 
 @pytest.fixture(scope="session")

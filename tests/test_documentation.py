@@ -260,7 +260,7 @@ def visible(template: str) -> list[tuple[int, str]]:
     for match in re.finditer(r">([^<]*)<", f">{bare}<"):
         for text in re.split("\x00+", match.group(1)):
             if re.search(r"[A-Za-z]{2}", re.sub(r"&\w+;", "", text)):
-                found.append((bare.count("\n", 0, match.start()) + 1, " ".join(text.split())))
+                found.append((bare.count("\n", 0, match.start()) + 1, " ".join(text.split()).strip("·:.,() ")))
     found += [(bare.count("\n", 0, match.start()) + 1, match.group(1)) for match in SHOWN_ATTRIBUTES.finditer(bare)]
     return found
 

@@ -14,7 +14,7 @@ from app.agent.events import AgentEvent, Finished, ModelAnswered, ModelAsked, To
 from app.agent.progress import Over, Planned, Progress
 from app.agent.turn import Turn
 from app.infra import clock
-from app.llm.base import Completion, ModelError, ModelEvent, TextDelta, Tick
+from app.llm.base import Completion, ErrorClass, ModelError, ModelEvent, TextDelta, Tick
 from app.tools import call
 from app.tools.base import ToolResult
 from app.tools.call import error_text
@@ -47,6 +47,11 @@ def _answer(progress: Progress) -> Generator[AgentEvent, None, Finished]:
         if not progress.can_sum_up(over):
             raise
         progress.limit = over.why
+    except ModelError as error:
+        # The exchanges with model servers are used up, but for the one that is kept for the last call.
+        if error.error_class != ErrorClass.ATTEMPTS or not progress.tool_calls:
+            raise
+        progress.limit = "model_calls"
     progress.begin_last_call()
     completion = yield from _ask(progress, with_tools=False)
     return progress.answered(completion)
@@ -54,7 +59,7 @@ def _answer(progress: Progress) -> Generator[AgentEvent, None, Finished]:
 
 def _ask(progress: Progress, *, with_tools: bool) -> Generator[AgentEvent, None, Completion]:
     """One call of the model: its events pass through, its Completion is the result."""
-    progress.heard = ""
+    progress.heard = []
     progress.check()
     request = progress.request(with_tools=with_tools)
     progress.model_calls += 1
@@ -67,10 +72,10 @@ def _ask(progress: Progress, *, with_tools: bool) -> Generator[AgentEvent, None,
                 completion = event
                 continue
             if isinstance(event, TextDelta):
-                progress.heard += event.text
+                progress.heard.append(event.text)
             yield event
             progress.check()
-    answer = completion or Completion(progress.heard, complete=False)
+    answer = completion or Completion("".join(progress.heard), complete=False)
     progress.usage += answer.usage
     yield ModelAnswered(
         number, answer.text, len(answer.calls), answer.finish_reason, answer.usage, _milliseconds(begun)
@@ -80,7 +85,7 @@ def _ask(progress: Progress, *, with_tools: bool) -> Generator[AgentEvent, None,
 
 def _do(progress: Progress, planned: Planned) -> Events:
     """One call of a tool: run, or refused; the model is told either."""
-    progress.heard = ""
+    progress.heard = []
     progress.check()
     if rejected := progress.refused(planned):
         progress.answer(planned, error_text(rejected.reason, rejected.detail))

@@ -64,7 +64,7 @@ class Planned:
 
 
 class Progress:
-    """The state of one turn. `heard` is what the model call of now has shown; `limit` is why no more tools may run."""
+    """The state of one turn. `heard` are the pieces that the model call of now has shown; `limit` is why no more tools run."""
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
@@ -73,7 +73,7 @@ class Progress:
         self.model_calls = 0
         self.tool_calls = 0
         self.usage = Usage()
-        self.heard = ""
+        self.heard: list[str] = []
         self.limit: EndReason | None = None
         self.deadlines = policy.Deadlines.of(turn.limits)
         self._circles = policy.Circles(turn.limits.repetitions)
@@ -198,13 +198,13 @@ class Progress:
         """The end by cancelling or by the clock."""
         if over.why == "cancelled":
             return self._end("", "cancelled", notice=STOPPED)
-        if self.heard.strip():
-            return self._with_text(self.heard, "wall_clock")
+        if text := "".join(self.heard):
+            return self._with_text(text, "wall_clock")
         return self._end("", "error", notice=TOO_SLOW, error_class="timeout", detail="the turn's time was up")
 
     def failed(self, error: ModelError) -> Finished:
         """The end by a model that failed; what was visible before stays."""
-        text = (error.text or self.heard).strip()
+        text = (error.text or "".join(self.heard)).strip()
         kind = error.error_class.value
         return self._end(
             text, "error", incomplete=bool(text), notice=error.sentence, error_class=kind, detail=error.detail

@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidKey
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-from app.config import BadConfig, Config
+from app.config import DATA_DIR_MODE, BadConfig, Config
 from app.infra import logs
 from app.infra.errors import ParleyError
 from app.infra.i18n import say
@@ -185,7 +185,7 @@ def _key_file(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         pass
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=DATA_DIR_MODE)
     fresh = _written_beside(path, [new_secret()])
     try:
         # Two processes may start at once: the first link wins, and nobody reads half a file.

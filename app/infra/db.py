@@ -49,6 +49,7 @@ NAMING = {
 }
 SQLITE_BUSY_MS = 10_000
 POOL_SIZE = 64
+SERVER_POOL_SIZE = 20
 MARIADB_DUPLICATE = 1062
 
 
@@ -282,8 +283,9 @@ def _engine_options(config: Config) -> dict[str, Any]:
     if config.is_sqlite:
         return {"pool_size": POOL_SIZE, "max_overflow": 256, "connect_args": {"check_same_thread": False}}
     return {
-        "pool_size": POOL_SIZE // 2,
-        "max_overflow": 32,
+        # A server's default is 100 connections, and several processes share them.
+        "pool_size": SERVER_POOL_SIZE,
+        "max_overflow": SERVER_POOL_SIZE // 2,
         "pool_pre_ping": True,
         "pool_recycle": 1800,
         "pool_timeout": 30,

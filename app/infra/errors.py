@@ -158,7 +158,7 @@ def _answer(sentence: Sentence, code: str, status: int, *, fields: Mapping[str, 
 def _is_page() -> bool:
     if request.method not in ("GET", "HEAD") or request.path.startswith(PROGRAM_PATHS):
         return False
-    return request.accept_mimetypes.best == "text/html"
+    return request.accept_mimetypes.best_match(["application/json", "text/html"]) == "text/html"
 
 
 def _language() -> str:

@@ -14,6 +14,7 @@ from app.infra.errors import ParleyError
 from app.infra.i18n import Sentence
 
 Role = Literal["system", "user", "assistant", "tool"]
+Route = Literal["selected", "fallback"]
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Attempt:
     milliseconds: int
     status: int | None = None
     detail: str = ""
-    route: Literal["selected", "fallback"] = "selected"
+    route: Route = "selected"
     reason: str = "initial"
 
 

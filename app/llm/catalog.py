@@ -15,6 +15,7 @@ from app.infra.http import HttpError
 from app.infra.i18n import Sentence, say
 from app.llm import failures, offline, urls
 from app.llm.base import ErrorClass, ModelError
+from app.llm.quirks import memory
 from app.settings import endpoints, store
 from app.settings.endpoints import EndpointInfo, ModelInfo
 
@@ -24,6 +25,9 @@ CONNECT_SECONDS = 10.0
 MOST_AT_ONCE = 8
 LONGEST_ID = 200
 LONGEST_CONTEXT = 2**31
+INNER_FIELDS = ("top_provider", "meta", "limits", "capabilities", "model_info")
+CONTEXT_FIELDS = ("context_length", "max_model_len", "context_window", "max_context_length", "n_ctx")
+OUTPUT_FIELDS = ("max_output_tokens", "max_completion_tokens")
 SHOWN = 3
 
 
@@ -80,7 +84,8 @@ def permitted(info: EndpointInfo, model: str, allowed: Iterable[str]) -> bool:
 
 
 def test(name: str) -> TestResult:
-    """Asks an endpoint for its models and says in one sentence what came of it; the list is kept."""
+    """Asks an endpoint for its models and says in one sentence what came of it; the list is kept, and what was learned
+    about its models is learned anew."""
     if name == endpoints.OFFLINE:
         return TestResult(True, (offline.MODEL,), say("The built-in endpoint offline needs no server."), 0)
     begun = clock.monotonic()
@@ -92,6 +97,8 @@ def test(name: str) -> TestResult:
         return TestResult(False, (), say("There is no endpoint named {name}.", name=name[:64]), 0)
     found = _asked(info, _seconds())
     _keep(info, found)
+    # Who tests an endpoint has often just changed its server.
+    memory.forget(name)
     took = round((clock.monotonic() - begun) * 1000)
     if isinstance(found, _Trouble):
         return TestResult(False, (), found.sentence, took)
@@ -221,14 +228,15 @@ def _model(entry: Any) -> ModelInfo | None:
     if not isinstance(entry, dict):
         return None
     id = next((entry[name] for name in ("id", "name", "model") if isinstance(entry.get(name), str)), "").strip()
-    return ModelInfo(id, _context(entry)) if 0 < len(id) <= LONGEST_ID and id.isprintable() else None
+    if not 0 < len(id) <= LONGEST_ID or not id.isprintable():
+        return None
+    return ModelInfo(id, _smallest(entry, CONTEXT_FIELDS), _smallest(entry, OUTPUT_FIELDS))
 
 
-def _context(entry: Mapping[str, Any]) -> int | None:
-    """The smallest context in tokens that the server names for a model."""
-    inner = [entry, *(value for name in ("top_provider", "meta") if isinstance(value := entry.get(name), dict))]
-    names = ("context_length", "max_model_len", "context_window", "max_context_length", "n_ctx")
-    numbers = [place[name] for place in inner for name in names if isinstance(place.get(name), int)]
+def _smallest(entry: Mapping[str, Any], fields: Iterable[str]) -> int | None:
+    """The smallest number of tokens that the server names for a model in one of these fields."""
+    inner = [entry, *(value for name in INNER_FIELDS if isinstance(value := entry.get(name), dict))]
+    numbers = [place[name] for place in inner for name in fields if type(place.get(name)) is int]
     return min((number for number in numbers if 0 < number < LONGEST_CONTEXT), default=None)
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from app.infra import clock, http, netguard
 from app.infra.http import Exchange, Head, HttpError
 from app.infra.netguard import Guard
 from app.llm import failures, payload
 from app.llm.answers import Answer, Body
-from app.llm.base import Attempt, ChatRequest, ErrorClass, ModelError, ModelEvent, Tick
+from app.llm.base import Attempt, ChatRequest, ErrorClass, ModelError, ModelEvent, Route, Tick
 from app.llm.sse import LineTooLong
 from app.llm.urls import Urls
 from app.llm.visible import names_of
-
-Route = Literal["selected", "fallback"]
 
 ANSWER_BYTES = 4 * 1024 * 1024
 ERROR_BYTES = 64 * 1024

@@ -220,7 +220,8 @@ def _param(value: Any) -> str:
         if isinstance(place, list):
             place = ".".join(map(str, place))
         if isinstance(place, str) and place:
-            return place.rpartition(".")[2][:PARAM_CHARS]
+            field = place.rpartition(".")[2][:PARAM_CHARS]
+            return "" if field == "body" else field
         value = value.get("error", value.get("errors", value.get("detail")))
     return ""
 

@@ -21,7 +21,9 @@ class ModelQuirk(Base):
     model: Mapped[str] = mapped_column(String(255))
     quirk: Mapped[str] = mapped_column(String(40), doc="llm.quirks.base.Quirk")
     server: Mapped[str] = mapped_column(String(16), doc="which address it was learned at, as the start of a hash")
-    value: Mapped[int] = mapped_column(default=0, doc="the tokens of a learned limit; 0 where there is nothing to count")
+    value: Mapped[int] = mapped_column(
+        default=0, doc="the tokens of a learned limit; 0 where there is nothing to count"
+    )
     learned_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
 
 

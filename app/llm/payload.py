@@ -48,7 +48,11 @@ def _message(message: Message, known: Known, tool: str | None) -> dict[str, Any]
     made: dict[str, Any] = {"role": message.role, "content": _content(message, known)}
     if message.tool_calls:
         made["tool_calls"] = [
-            {"id": _id(call.id, known), "type": "function", "function": {"name": call.name, "arguments": arguments(call)}}
+            {
+                "id": _id(call.id, known),
+                "type": "function",
+                "function": {"name": call.name, "arguments": arguments(call)},
+            }
             for call in message.tool_calls
         ]
     if message.tool_call_id:

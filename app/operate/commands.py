@@ -15,7 +15,7 @@ import app as parley
 from app import config as configuration
 from app import server
 from app.config import DATA_DIR_MODE, Config
-from app.infra import cli, jobs
+from app.infra import cli, crypto, jobs
 from app.infra.i18n import say
 from app.operate import backups, cleanup, doctor, migrations
 from app.operate import keys as rotation
@@ -31,6 +31,8 @@ from app.settings import store
 def run(host: str | None, port: str | None, no_worker: bool, as_json: bool) -> None:
     """Serve Parley: web, worker and scheduler in one process, until Ctrl-C."""
     config = configuration.load(given={**_given("PARLEY_HOST", host), **_given("PARLEY_PORT", port)})
+    # A bad key is a sentence here, and a traceback in the worker.
+    crypto.init_app(config)
     if migrations.prepare(config):
         click.echo(str(say("The database is prepared for this version.")))
     server.serve(config, workers=not no_worker)
@@ -169,7 +171,7 @@ def _tell(rows: list[dict[str, Any]]) -> None:
 
 
 def _rotated(config: Config, done: rotation.Rotated) -> str:
-    resealed = say("{number} secrets are sealed with the new key.", number=done.resealed)
+    resealed = say("Secrets sealed with the newest key: {number}.", number=done.resealed)
     if done.dropped:
         return f"{resealed} {say('The old key is gone; people sign in again after the next start.')}"
     if done.keys > 1:

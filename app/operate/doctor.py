@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
-from typing import Any
 
 from app.config import Config
-from app.infra import crypto, discover
+from app.infra import crypto
 from app.infra.i18n import say
+from app.llm import catalog
 from app.operate import keys, migrations
 from app.operate.health import Check, database, worker
 from app.settings import endpoints
@@ -73,7 +73,6 @@ def models() -> Iterator[Check]:
             say("No model is connected: bots answer by quoting what they find."),
             say("Connect one: `python manage.py endpoints set primary --url URL --model MODEL`."),
         )
-    catalog: Any = discover.submodule("app.llm", "catalog")
     for endpoint in configured:
         result = catalog.test(endpoint.name)
         remedy = say("Set it again: `python manage.py endpoints set {name} --url URL`.", name=endpoint.name)

@@ -22,10 +22,11 @@ from app.infra.errors import NotFound
 from app.infra.i18n import say
 from app.platforms import registrations, registry, rooms
 from app.platforms.base import BadPayload, IncomingEvent
-from app.rooms import deliver, events, guard, members, modes
-from app.rooms.deliver import Place, Said, Sent
+from app.rooms import deliver, events, guard, members, modes, parts
+from app.rooms.deliver import Sent
 from app.rooms.heard import heard
 from app.rooms.models import Answer
+from app.rooms.parts import Place, Said
 from app.rooms.thinking import run as thinking
 from app.rooms.thinking.question import Question
 
@@ -50,9 +51,9 @@ class Asked:
 
 def handle(delivery: Delivery, *, renew: Renew) -> Verdict:
     """Works one accepted event to its verdict (inbox.base.Handler). Raises only what another try may mend."""
-    owed = deliver.owed(delivery.id)
+    owed = parts.owed(delivery.id)
     if owed and not delivery.attempts and all(answer.state in OVER for answer in owed):
-        owed = deliver.reopen(delivery.id)
+        owed = parts.reopen(delivery.id)
     read = _read(delivery)
     if isinstance(read, Verdict):
         return read
@@ -65,7 +66,7 @@ def handle(delivery: Delivery, *, renew: Renew) -> Verdict:
         return Verdict("ignored", silence)
     addressed = _addressed(event, place)
     bots = [*addressed.bots, *(bot for bot, _ in addressed.denied)]
-    answers = owed or deliver.owe(delivery.id, [bot.id for bot in bots])
+    answers = owed or parts.owe(delivery.id, [bot.id for bot in bots])
     if not answers:
         return Verdict("ignored", guard.nobody(addressed))
     return _answered(Asked(delivery, event, place, addressed), answers, renew)
@@ -77,8 +78,8 @@ def apologise(delivery: Delivery) -> None:
     if isinstance(read, Verdict):
         return
     _, place = read
-    for answer in deliver.owed(delivery.id):
-        deliver.write(answer, place, Said(APOLOGY.text(place.language), Reason.APOLOGISED))
+    for answer in parts.owed(delivery.id):
+        parts.write(answer, place, Said(APOLOGY.text(place.language), Reason.APOLOGISED))
         deliver.send(answer.id, place, renew=lambda: True)
 
 
@@ -122,7 +123,7 @@ def _answered(asked: Asked, answers: Sequence[Answer], renew: Renew) -> Verdict:
             if ends[-1].state in ("later", "lost"):
                 sign.stays = True
                 break
-    return _verdict(ends, deliver.turn_of(asked.delivery.id))
+    return _verdict(ends, parts.turn_of(asked.delivery.id))
 
 
 def _one(asked: Asked, answer: Answer, count: int, renew: Renew) -> Sent:
@@ -132,7 +133,8 @@ def _one(asked: Asked, answer: Answer, count: int, renew: Renew) -> Sent:
     if answer.state != "written":
         bot = store.get(answer.bot_id)
         if bot is None:
-            return deliver.give_up(answer, Reason.BOT_GONE)
+            parts.give_up(answer, Reason.BOT_GONE)
+            return Sent("failed", Reason.BOT_GONE)
         ended = _write(asked, answer, bot, count=count, renew=renew)
         if ended is not None:
             return ended
@@ -148,7 +150,7 @@ def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) 
         # Told and noted together or not at all.
         with transaction():
             first = notices.first_today(bot.id, event.actor.key)
-            deliver.write(answer, place, guard.refused(rights, event, place, first=first).after(prefix))
+            parts.write(answer, place, guard.refused(rights, event, place, first=first).after(prefix))
         return None
     text = asked.addressed.text_for(bot)
     said = guard.empty(bot, text, event, place) or guard.limited(asked.delivery, answer, place)
@@ -159,7 +161,7 @@ def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) 
         said = thinking.run(Question(asked.delivery, event, place, bot, answer, text), renew=renew)
     if said is None:
         return Sent("lost", Reason.INTERRUPTED)
-    deliver.write(answer, place, said.after(prefix))
+    parts.write(answer, place, said.after(prefix))
     return None
 
 

@@ -9,18 +9,19 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from app.conversations import expiry, store
 from app.inbox import blank
 from app.inbox.base import Verdict
 from app.inbox.models import Delivery
 from app.inbox.reasons import Reason
-from app.infra.db import transaction
+from app.infra.db import reading, transaction
 from app.platforms import rooms
 from app.platforms.base import IncomingEvent
-from app.rooms import deliver
-from app.rooms.deliver import Place
+from app.rooms import parts
+from app.rooms.models import Answer
+from app.rooms.parts import Place
 from app.settings import store as settings
 
 DELETED_WITHIN = timedelta(hours=1)
@@ -41,13 +42,26 @@ def noted(event: IncomingEvent, place: Place, delivery: Delivery) -> Verdict | N
         rooms.unbind(place.room.id, place.registration.id)
         return Verdict("done", Reason.LEFT)
     if event.kind in ("reaction", "unreaction"):
-        ours = event.reaction == settings.get("heard_emoji")
-        return Verdict("ignored", Reason.OWN_REACTION if ours else Reason.REACTION)
+        return Verdict("ignored", Reason.OWN_REACTION if _is_ours(event, place) else Reason.REACTION)
     handler = EVENTS.get(event.name) if event.kind == "system" else None
     if handler is not None:
         handler(event, place, delivery)
         return Verdict("done", Reason.RECORDED, event.name)
     return Verdict("ignored", Reason.SYSTEM if event.kind == "system" else Reason.UNKNOWN_EVENT, event.name)
+
+
+def _is_ours(event: IncomingEvent, place: Place) -> bool:
+    """Talk tells our own reactions as those of whoever wrote the message: known by the emoji and by what we worked on."""
+    if event.reaction != settings.get("heard_emoji") or event.object_id is None:
+        return False
+    heard = (
+        select(Answer.id)
+        .join(Delivery, Delivery.id == Answer.delivery_id)
+        .where(Delivery.instance_id == place.room.instance_id, Delivery.room == place.room.token)
+        .where(Delivery.object_id == event.object_id)
+    )
+    with reading() as session:
+        return session.scalar(heard.limit(1)) is not None
 
 
 def _members_changed(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
@@ -63,7 +77,7 @@ def _history_cleared(event: IncomingEvent, place: Place, delivery: Delivery) -> 
     room = place.room
     rooms.cleared(room.instance_id, room.token)
     store.erase(room.instance_id, room=room.token, before=delivery.received_at)
-    deliver.blank(room.instance_id, room.token, before=delivery.received_at)
+    parts.blank(room.instance_id, room.token, before=delivery.received_at)
     blank.room(room.instance_id, delivery.room, before_id=delivery.id)
 
 

@@ -20,8 +20,8 @@ from app.infra.db import reading
 from app.infra.i18n import Sentence, say
 from app.platforms.base import IncomingEvent
 from app.rooms import members
-from app.rooms.deliver import Place, Said
 from app.rooms.models import Answer
+from app.rooms.parts import Place, Said
 from app.settings import store
 from app.traces.models import TurnTrace
 
@@ -37,7 +37,8 @@ def silence(event: IncomingEvent, place: Place, delivery: Delivery) -> Reason | 
     author = event.actor
     if author.key == f"bots/bot-{place.registration.actor_hash}":
         return Reason.OWN_MESSAGE
-    if author.kind == "users" and author.id == place.instance.service_uid:
+    service_uid = unicodedata.normalize("NFC", place.instance.service_uid or "")
+    if author.kind == "users" and author.id == service_uid:
         return Reason.SERVICE_USER
     if author.kind in ("bots", "bridged", "deleted_users", "unknown") or author.key in NOBODIES:
         return Reason.BOT_MESSAGE
@@ -45,7 +46,7 @@ def silence(event: IncomingEvent, place: Place, delivery: Delivery) -> Reason | 
         return Reason.EMPTY
     if place.room.cleared_at is not None and delivery.received_at < place.room.cleared_at:
         return Reason.CLEARED
-    return None
+    return None if members.stays(delivery, place.room) else Reason.ROOM_LEFT
 
 
 def nobody(addressed: Addressed) -> Reason:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from app.platforms import registrations
-from app.rooms.deliver import Place
+from app.rooms.parts import Place
 from app.settings import store
 
 log = logging.getLogger(__name__)

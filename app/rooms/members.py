@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, select
 from app.accounts.audience import Audience, Principal
 from app.inbox.models import Delivery
 from app.infra.db import reading
-from app.platforms import registrations, registry
+from app.platforms import registrations, registry, rooms
 from app.platforms.base import Actor, BadPayload
-from app.platforms.models import Room
+from app.platforms.models import Room, RoomBinding
 from app.rooms.models import Part
 from app.rooms.neutral import digest
 
@@ -22,6 +22,26 @@ STOOD = ("sent", "sending", "unknown")
 def audience(room: Room, actor: Actor) -> Audience:
     """Everyone who will read an answer. Nobody tells yet who is in a room, so only the actor is known (K3: unknown)."""
     return Audience(frozenset({Principal(room.instance_id, actor.kind, actor.id)}), complete=False)
+
+
+def stays(delivery: Delivery, room: Room) -> bool:
+    """False when the bot was removed from the room after this message, also where nobody has worked that event yet.
+
+    A bot that is not in a room is refused like one with a wrong secret, and that would close the breaker to every other
+    room. A message that came after the removal tells that the bot is back: older servers don't say so.
+    """
+    queued = (Delivery.instance_id == delivery.instance_id, Delivery.room == delivery.room, Delivery.state == "queued")
+    leaves = (Delivery.kind == "leave", Delivery.registration_id == delivery.registration_id)
+    binding = (RoomBinding.room_id == room.id, RoomBinding.registration_id == delivery.registration_id)
+    with reading() as session:
+        if session.scalar(select(Delivery.id).where(*queued, *leaves, Delivery.id > delivery.id).limit(1)) is not None:
+            return False
+        found = session.scalars(select(RoomBinding).where(*binding)).one_or_none()
+    if found is not None and found.left_at is not None and found.left_at > delivery.received_at:
+        return False
+    if found is None or found.left_at is not None:
+        rooms.bind(room.id, delivery.registration_id)
+    return True
 
 
 def moderates(room: Room, actor_key: str) -> bool:

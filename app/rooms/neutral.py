@@ -17,9 +17,10 @@ from app.rooms.split import blocks
 ZERO_WIDTH = "\u200b"
 NAME = re.compile(r"\"[^\"\n]{1,190}\"|[\w.'@-]+")
 # What Talk resolves: an @ at the beginning, after white space or after one of these characters.
-RESOLVED = re.compile(rf"(?<![^\s.'@-])@(?={NAME.pattern})")
+FOLLOWS = r"(?=[\w.'@-]|\"[^\"\n]{1,190}\")"
+RESOLVED = re.compile(rf"(?<![^\s.'@-])@{FOLLOWS}")
 # What looks like a mention to a reader, and could be resolved by another version: any @ outside of an address.
-LIKELY = re.compile(rf"(?P<link>https?://\S+)|(?<![\w/])@(?={NAME.pattern})")
+LIKELY = re.compile(rf"(?P<link>https?://\S+)|(?<![\w/])@{FOLLOWS}")
 
 
 def neutralised(text: str, *, intended: Collection[str] = ()) -> str:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 LIMIT = 32_000
 FENCE = re.compile(r"(?P<indent>[ \t>]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)")
-TABLE_RULE = re.compile(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+TABLE_CELL = re.compile(r":?-+:?")
 SENTENCE_END = re.compile(r"[.!?…。！？]['\"”’)\]*_]*\s+|[。！？]")
-WHOLE = re.compile(r"\[[^\]\n]*\]\([^)\s]*\)|`[^`\n]+`")
+WHOLE = re.compile(r"\[[^\[\]\n]*\]\([^()\s]*\)|`[^`\n]+`")
+SPACE = re.compile(r"\s+")
 JOINERS = "\u200d\ufe0e\ufe0f"
 
 
@@ -107,8 +109,9 @@ def _end(lines: list[str], start: int) -> int:
 def _is_table(lines: list[str], at: int) -> bool:
     if "|" not in lines[at] or at + 1 >= len(lines):
         return False
-    rule = lines[at + 1].rstrip()
-    return "|" in rule and TABLE_RULE.fullmatch(rule) is not None
+    rule = lines[at + 1].strip("> \t\r\n")
+    cells = rule.removeprefix("|").removesuffix("|").split("|")
+    return "|" in rule and all(TABLE_CELL.fullmatch(cell.strip()) for cell in cells)
 
 
 def _cut(block: Block, current: str, limit: int) -> list[str]:
@@ -178,18 +181,23 @@ def _seam(text: str, limit: int) -> int:
     """Where to cut: after a sentence, else at a space, else anywhere between two characters; never inside a link."""
     window = text[:limit]
     wholes = [found.span() for found in WHOLE.finditer(text[: 2 * limit]) if found.end() - found.start() <= limit]
-
-    def last(ends: Iterator[int]) -> int:
-        good = [at for at in ends if not any(begin < at < end for begin, end in wholes)]
-        return max(good, default=0)
-
-    at = last(found.end() for found in SENTENCE_END.finditer(window))
+    at = _last(SENTENCE_END.finditer(window), wholes)
     if at < limit // 2:
-        at = last(found.end() for found in re.finditer(r"\s+", window))
+        at = _last(SPACE.finditer(window), wholes)
     if at < limit // 4:
         at = next((begin for begin, end in wholes if 0 < begin < limit < end), limit)
         at = _between_characters(text, at)
     return at
+
+
+def _last(found: Iterable[re.Match[str]], wholes: Sequence[tuple[int, int]]) -> int:
+    """The last end of a match that is in none of `wholes`, which are in order and apart; 0 where there is none."""
+    begins = [begin for begin, _ in wholes]
+    for at in reversed([match.end() for match in found]):
+        before = bisect_left(begins, at) - 1
+        if before < 0 or at >= wholes[before][1]:
+            return at
+    return 0
 
 
 def _between_characters(text: str, at: int) -> int:

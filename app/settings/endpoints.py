@@ -38,10 +38,11 @@ FIRST = (
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model as an endpoint listed it; `context_length` in tokens, None where the server told none."""
+    """A model as an endpoint listed it; what it reads and what it writes in tokens, None where the server told none."""
 
     id: str
     context_length: int | None = None
+    max_output_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def _info(row: Endpoint, *, strict: bool = False) -> EndpointInfo:
         key=_opened(row, strict=strict),
         default_model=row.default_model,
         allowed_models=tuple(row.allowed_models or ()),
-        models=tuple(ModelInfo(entry["id"], entry.get("context_length")) for entry in row.models or ()),
+        models=tuple(map(_listed, row.models or ())),
         models_at=row.models_at,
         models_error=row.models_error,
     )
@@ -163,9 +164,13 @@ def _opened(row: Endpoint, *, strict: bool) -> str | None:
         raise Unavailable(sentence) from None
 
 
+def _listed(entry: Mapping[str, Any]) -> ModelInfo:
+    return ModelInfo(entry["id"], entry.get("context_length"), entry.get("max_output_tokens"))
+
+
 def _wire(model: ModelInfo) -> dict[str, Any]:
-    known = {} if model.context_length is None else {"context_length": model.context_length}
-    return {"id": clean_text(model.id), **known}
+    told = {"context_length": model.context_length, "max_output_tokens": model.max_output_tokens}
+    return {"id": clean_text(model.id), **{name: number for name, number in told.items() if number is not None}}
 
 
 def _checked(

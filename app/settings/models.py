@@ -34,7 +34,7 @@ class Endpoint(Base):
     default_model: Mapped[str | None] = mapped_column(String(255))
     allowed_models: Mapped[list[str]] = mapped_column(Json, default=list)
     models: Mapped[list[dict[str, Any]]] = mapped_column(
-        Json, default=list, doc="[{id, context_length?}] as last listed"
+        Json, default=list, doc="[{id, context_length?, max_output_tokens?}] as last listed"
     )
     models_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     models_error: Mapped[str | None] = mapped_column(LongText)

@@ -13,13 +13,15 @@ from app.infra import crypto
 from app.infra.errors import BadInput
 from app.infra.i18n import LANGUAGES, Sentence, say
 
-Kind = Literal["int", "float", "bool", "text", "choice", "list", "map", "secret"]
+Kind = Literal["int", "float", "bool", "text", "choice", "list", "map", "rates", "secret"]
 
 OFFLINE_REFERENCE = "offline:quote"
 LONGEST_REFERENCE = 255
 MOST_ENTRIES = 500
 LONGEST_SECRET = 4096
 MOST_OUTPUT_TOKENS = 131_072
+ENDPOINT = re.compile(r"\*|[a-z][a-z0-9-]{0,31}")
+WINDOWS = ("second", "minute", "hour", "day")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -89,6 +91,55 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("chat_timeout", "int", 90, say("Seconds until a model must have answered at once."), least=1, most=900),
     Setting("stream_timeout", "int", 240, say("Seconds that a streamed model answer may take."), least=1, most=900),
     Setting("models_timeout", "int", 20, say("Seconds that listing models may take."), least=1, most=120),
+    Setting(
+        "fallback_model",
+        "text",
+        None,
+        say("The model that answers where the chosen one can't be had, as endpoint:model. Unset: none."),
+        least=1,
+        most=LONGEST_REFERENCE,
+        optional=True,
+        blank=True,
+    ),
+    Setting(
+        "fallback_on",
+        "choice",
+        "availability",
+        say(
+            "When the fallback model is asked: where nobody answers (connection), or also at errors of the server, rate "
+            "limits and missing models (availability)."
+        ),
+        choices=("connection", "availability"),
+    ),
+    Setting(
+        "max_retry_wait",
+        "int",
+        60,
+        say(
+            "The most seconds that a model call waits where its server or a rate limit asks for it. 0: it never waits."
+        ),
+        least=0,
+        most=300,
+    ),
+    Setting(
+        "max_model_attempts",
+        "int",
+        24,
+        say("The most requests to model servers of one turn, repeated ones included."),
+        least=1,
+        most=48,
+    ),
+    Setting(
+        "rate_limits",
+        "rates",
+        {},
+        say(
+            "The most model calls in a second, minute, hour and day, by endpoint; * is every endpoint that has none of its "
+            "own. Empty: no limits."
+        ),
+        least=1,
+        most=100_000_000,
+    ),
     Setting("max_model_calls", "int", 24, say("The most model calls of one turn."), least=1, most=50),
     Setting("max_tool_calls", "int", 24, say("The most tool calls of one turn."), least=0, most=200),
     Setting("turn_seconds", "int", 300, say("The most seconds of one turn."), least=10, most=900),
@@ -186,6 +237,13 @@ def limits(setting: Setting) -> Sentence:
         return say("Give a list of at most {most} model references.", most=MOST_ENTRIES)
     if setting.kind == "map":
         return say("Give model references, each with a whole number from {least} to {most}.", least=least, most=most)
+    if setting.kind == "rates":
+        return say(
+            "Give endpoints (or *), each with some of {windows} and a whole number from {least} to {most}.",
+            windows=", ".join(WINDOWS),
+            least=least,
+            most=most,
+        )
     if setting.kind == "secret":
         return say("Give at most {most} printable ASCII characters, or null to clear it.", most=LONGEST_SECRET)
     return say("Give a text of {least} to {most} bytes in one line.", least=least, most=most)
@@ -206,6 +264,8 @@ def _checked(setting: Setting, value: object) -> Any:
         return list(dict.fromkeys(_reference(entry) for entry in _few(_typed(value, list))))
     if setting.kind == "map":
         return {_reference(key): _within(setting, _whole(entry)) for key, entry in _few(_typed(value, dict)).items()}
+    if setting.kind == "rates":
+        return {_endpoint(name): _windows(setting, given) for name, given in _few(_typed(value, dict)).items()}
     if setting.kind == "secret":
         return checked_secret(_typed(value, str))
     text = _line(_typed(value, str))
@@ -263,6 +323,21 @@ def _reference(value: object) -> str:
     if not text or len(text) > LONGEST_REFERENCE:
         raise ValueError("no model reference")
     return text
+
+
+def _endpoint(name: object) -> str:
+    text = _typed(name, str)
+    if not ENDPOINT.fullmatch(text):
+        raise ValueError("no endpoint")
+    return str(text)
+
+
+def _windows(setting: Setting, given: object) -> dict[str, int]:
+    """The limits of one endpoint; no limits are a value of their own, which the general ones don't touch."""
+    limits_ = _typed(given, dict)
+    if not set(WINDOWS).issuperset(limits_):
+        raise ValueError("no window")
+    return {name: _within(setting, _whole(most)) for name, most in limits_.items() if most is not None}
 
 
 def _few(entries: Any) -> Any:

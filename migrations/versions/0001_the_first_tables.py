@@ -159,6 +159,37 @@ def upgrade() -> None:
         mysql_collate="utf8mb4_nopad_bin",
     )
     op.create_table(
+        prefixed("model_quirks"),
+        sa.Column("id", Id, autoincrement=True, nullable=False),
+        sa.Column("endpoint", sa.String(length=32), nullable=False),
+        sa.Column("model", sa.String(length=255), nullable=False),
+        sa.Column("quirk", sa.String(length=40), nullable=False),
+        sa.Column("server", sa.String(length=16), nullable=False),
+        sa.Column("value", sa.Integer(), nullable=False),
+        sa.Column("learned_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("endpoint", "model", "quirk"),
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_nopad_bin",
+    )
+    with op.batch_alter_table(prefixed("model_quirks")) as batch_op:
+        batch_op.create_index(None, ["learned_at"], unique=False)
+
+    op.create_table(
+        prefixed("model_rates"),
+        sa.Column("id", Id, autoincrement=True, nullable=False),
+        sa.Column("endpoint", sa.String(length=32), nullable=False),
+        sa.Column("model", sa.String(length=255), nullable=False),
+        sa.Column("takes", Json(), nullable=False),
+        sa.Column("version", Id, nullable=False),
+        sa.Column("blocked_until", UtcDateTime(), nullable=True),
+        sa.Column("updated_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("endpoint", "model"),
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_nopad_bin",
+    )
+    op.create_table(
         prefixed("room_expirations"),
         sa.Column("id", Id, autoincrement=True, nullable=False),
         sa.Column("instance_id", Id, nullable=False),
@@ -554,6 +585,8 @@ def downgrade() -> None:
     op.drop_table(prefixed("settings"))
     op.drop_table(prefixed("sandbox_messages"))
     op.drop_table(prefixed("room_expirations"))
+    op.drop_table(prefixed("model_rates"))
+    op.drop_table(prefixed("model_quirks"))
     op.drop_table(prefixed("login_failures"))
     op.drop_table(prefixed("lanes"))
     op.drop_table(prefixed("jobs"))

@@ -64,11 +64,18 @@ def test_an_address_that_is_nowhere_answers_a_program_with_json(app: Flask) -> N
 
 
 def test_an_address_that_is_nowhere_answers_a_browser_with_a_page(app: Flask) -> None:
-    headers = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language": "en"}
+    chromium = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8"
+    headers = {"Accept": chromium, "Accept-Language": "en"}
     answer = app.test_client().get("/nowhere", headers=headers)
     assert answer.status_code == 404
     assert answer.content_type.startswith("text/html")
     assert "<h1>There is nothing here, or you may not see it.</h1>" in answer.text
+
+
+@pytest.mark.parametrize("accept", [None, "*/*", "application/json", "application/json, text/plain, */*"])
+def test_an_address_that_is_nowhere_answers_a_script_with_json(app: Flask, accept: str | None) -> None:
+    answer = app.test_client().get("/nowhere", headers={"Accept": accept} if accept else {})
+    assert answer.json["code"] == "not_found"
 
 
 def test_a_page_of_an_error_needs_no_database(app: Flask, config: Any) -> None:

@@ -10,8 +10,10 @@ import pytest
 from flask import Flask
 
 from app.infra import clock
-from app.llm import catalog
+from app.llm import catalog, urls
 from app.llm.base import ErrorClass, ModelError
+from app.llm.quirks import memory
+from app.llm.quirks.base import Quirk
 from app.settings import endpoints, store
 from tests.fakes.model_server import ModelServer, Reply
 from tests.fakes.raw_server import RawServer, read_request
@@ -131,6 +133,23 @@ def test_the_smallest_context_that_a_server_names_counts() -> None:
     entry = {"id": "a", "context_length": 8192, "top_provider": {"context_length": 4096}, "max_model_len": 0}
     body = json.dumps({"data": [entry, {"id": "b", "context_length": "many"}]}).encode()
     assert [model.context_length for model in catalog.listed(body)] == [4096, None]
+
+
+def test_the_smallest_output_that_a_server_names_counts() -> None:
+    entry = {"id": "a", "max_output_tokens": 8192, "top_provider": {"max_completion_tokens": 4096}}
+    others = [{"id": "b", "max_completion_tokens": True}, {"id": "c", "max_output_tokens": 2**40}]
+    body = json.dumps({"data": [entry, *others]}).encode()
+    assert [model.max_output_tokens for model in catalog.listed(body)] == [4096, None, None]
+
+
+def test_a_test_begins_anew_with_what_was_learned(app: Flask, model_server: ModelServer) -> None:
+    endpoints.save("primary", url=model_server.url)
+    chat = urls.normalise(model_server.url).chat
+    memory.remember("primary", "m", chat, {Quirk.NO_TOOLS: 0})
+    memory.remember("secondary", "m", chat, {Quirk.NO_TOOLS: 0})
+    assert catalog.test("primary").ok
+    assert not memory.recall("primary", "m", chat)
+    assert memory.recall("secondary", "m", chat)
 
 
 def test_an_endpoint_that_works_says_so(app: Flask, model_server: ModelServer) -> None:

@@ -5,9 +5,9 @@ from flask import Flask
 
 from app.infra import crypto
 from app.llm.base import ErrorClass, ModelError
-from app.llm.chat import EndpointModel
 from app.llm.endpoints import resolve
 from app.llm.offline import OfflineModel
+from app.llm.patience import PatientModel
 from app.settings import endpoints, store
 from app.settings.endpoints import ModelInfo
 
@@ -78,8 +78,9 @@ def test_a_model_knows_its_key_its_addresses_and_its_time(app: Flask) -> None:
     endpoints.save("primary", url=URL, key="canary-key-1234", model="m")
     store.set("stream_timeout", 33)
     store.set("chat_timeout", 11)
-    chat = resolve(None).chat
-    assert isinstance(chat, EndpointModel)
+    patient = resolve(None).chat
+    assert isinstance(patient, PatientModel)
+    chat = patient.model
     assert (chat.key, chat.stream_seconds, chat.whole_seconds) == ("canary-key-1234", 33, 11)
     assert chat.urls.chat == URL + "/v1/chat/completions"
     assert "canary" not in repr(chat)
@@ -90,8 +91,32 @@ def test_the_output_budget_is_what_is_set_or_what_fits(app: Flask) -> None:
     endpoints.remember_models("primary", [ModelInfo("small", 4096), ModelInfo("large", 1_000_000)], None)
     assert [resolve(f"primary:{name}").max_tokens for name in ("small", "large", "other")] == [2048, 32768, None]
     assert resolve("primary:small").context_tokens == 4096
-    store.set("model_output_tokens", {"primary:small": 100, "other": 200})
-    assert [resolve(f"primary:{name}").max_tokens for name in ("small", "other")] == [100, 200]
+    store.set("model_output_tokens", {"primary:small": 100, "other": 200, "large": 50_000})
+    assert [resolve(f"primary:{name}").max_tokens for name in ("small", "other", "large")] == [100, 200, 50_000]
+
+
+def test_the_output_budget_is_never_more_than_the_server_says(app: Flask) -> None:
+    endpoints.save("primary", url=URL)
+    listed = [ModelInfo("both", 100_000, 4096), ModelInfo("output", None, 5000), ModelInfo("huge", None, 900_000)]
+    endpoints.remember_models("primary", listed, None)
+    assert endpoints.all()[0].models == tuple(listed)
+    assert [resolve(f"primary:{name}").max_tokens for name in ("both", "output", "huge")] == [4096, 5000, 32768]
+    store.set("model_output_tokens", {"both": 100_000, "output": 100})
+    assert [resolve(f"primary:{name}").max_tokens for name in ("both", "output")] == [4096, 100]
+
+
+def test_a_turn_has_the_terms_that_are_set(app: Flask) -> None:
+    endpoints.save("primary", url=URL)
+    endpoints.remember_models("primary", [ModelInfo("m", 8192, 4096)], None)
+    chat = resolve("primary:m").chat
+    assert isinstance(chat, PatientModel)
+    assert (chat.terms.attempts.left, chat.terms.longest_wait, chat.terms.rates) == (24, 60, {})
+    assert (chat.terms.capacity.context, chat.terms.capacity.output) == (8192, 4096)
+    store.update({"max_model_attempts": 48, "max_retry_wait": 5, "rate_limits": {"*": {"minute": 3}}})
+    chat = resolve("primary:m").chat
+    assert isinstance(chat, PatientModel)
+    assert (chat.terms.attempts.left, chat.terms.longest_wait, chat.terms.rates) == (48, 5, {"minute": 3})
+    assert resolve("offline:quote").due_in() == 0
 
 
 def test_a_key_that_opens_no_more_is_told(app: Flask) -> None:

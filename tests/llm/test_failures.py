@@ -135,6 +135,23 @@ def test_a_broken_exchange_has_a_class(kind: Any, expected: E, permanent: bool) 
     assert KEY not in error.detail
 
 
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"error": {"message": "no", "param": "max_tokens"}}, "max_tokens"),
+        ({"detail": [{"msg": "Extra inputs", "loc": ["body", "stream_options"]}]}, "stream_options"),
+        ({"detail": [{"msg": "Extra inputs", "loc": ["body"]}]}, ""),
+        ({"error": {"message": "no", "param": "tools[0].function.name"}}, "name"),
+        ({"error": {"message": "no", "param": None}}, ""),
+        ("no", ""),
+    ],
+)
+def test_the_field_that_a_server_refuses_is_read(body: Any, param: str) -> None:
+    error = failures.of_answer(400, json.dumps(body).encode(), {})
+    assert error.param == param
+    assert param in error.detail
+
+
 def test_every_class_has_a_sentence() -> None:
     assert set(failures.SENTENCES) == set(E)
 
@@ -147,7 +164,9 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["error", "message", "code", "type", "detail", "errors", "n_ctx"]), inner)
+        | st.dictionaries(
+            st.sampled_from(["error", "message", "code", "type", "detail", "errors", "n_ctx", "param", "loc"]), inner
+        )
     ),
     max_leaves=10,
 )

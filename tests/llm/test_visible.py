@@ -95,13 +95,13 @@ def assert_same(text: str, pieces: list[str], names: frozenset[str] = NAMES) -> 
         assert streamed + reading.rest == reading.text
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(texts, st.lists(st.integers(0, 500), max_size=8), st.sampled_from([NAMES, frozenset()]))
 def test_every_split_of_an_answer_reads_the_same(text: str, places: list[int], names: frozenset[str]) -> None:
     assert_same(text, cut(text, places), names)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(texts, st.sampled_from([NAMES, frozenset()]))
 def test_an_answer_that_comes_character_by_character_reads_the_same(text: str, names: frozenset[str]) -> None:
     assert_same(text, list(text), names)
@@ -117,10 +117,10 @@ def test_a_text_without_any_marker_comes_out_as_it_went_in(text: str, places: li
     assert not reading.calls
 
 
-@pytest.mark.parametrize("beginning", sorted(BEGINNINGS))
-def test_no_beginning_of_a_marker_is_lost_at_the_end(beginning: str) -> None:
-    streamed, reading = stream(["Nine ", beginning])
-    assert streamed + reading.rest == reading.text == "Nine " + beginning
+def test_no_beginning_of_a_marker_is_lost_at_the_end() -> None:
+    for beginning in BEGINNINGS:
+        streamed, reading = stream(["Nine ", beginning])
+        assert streamed + reading.rest == reading.text == "Nine " + beginning
 
 
 def test_no_marker_is_the_beginning_of_another_one() -> None:
@@ -393,15 +393,20 @@ HEAVY = {
 }
 
 
+# The rest is read in a quarter of that size, where time that is not linear would show as well.
+WHOLE = {"angles", "brackets", "braces", "nested", "openers", "json openers"}
+
+
 @pytest.mark.parametrize("name", sorted(HEAVY))
 def test_a_megabyte_of_anything_is_read_in_linear_time(name: str) -> None:
-    text = HEAVY[name]
+    text = HEAVY[name] if name in WHOLE else HEAVY[name][: MEGABYTE // 4]
+    most = 0.5 + 4 * len(text) / MEGABYTE
     begin = time.process_time()
     read(text, NAMES)
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < most
     begin = time.process_time()
-    stream([text[at : at + 40] for at in range(0, len(text), 40)])
-    assert time.process_time() - begin < 10
+    stream([text[at : at + 40] for at in range(0, len(text) // 4, 40)])
+    assert time.process_time() - begin < most
 
 
 def test_every_case_of_heavy_input_reads_the_same_in_pieces() -> None:

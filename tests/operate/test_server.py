@@ -80,6 +80,12 @@ def test_a_bad_variable_is_one_sentence_and_exit_2(tmp_path: Path) -> None:
     assert "PARLEY_PORT" in done.stderr
 
 
+def test_a_key_that_is_too_short_is_one_sentence_and_exit_2(tmp_path: Path) -> None:
+    done = processes.command(tmp_path, "run", values={"PARLEY_SECRET_KEY": "short"})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "PARLEY_SECRET_KEY" in done.stderr
+
+
 def test_the_address_is_recorded_for_commands(tmp_path: Path) -> None:
     with processes.server(tmp_path) as server:
         with sqlite3.connect(tmp_path / "parley.db") as database:

@@ -15,7 +15,7 @@ from app.bots import store
 from app.bots.models import Bot
 from app.infra import clock
 from app.platforms import registrations, registry, rooms
-from app.rooms.deliver import Place
+from app.rooms.parts import Place
 from tests.fakes.talk_server import TalkServer
 
 SECRET = "s" * 64

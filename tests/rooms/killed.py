@@ -14,20 +14,20 @@ from typing import Any
 from app import config as configuration
 from app import server
 from app.inbox import claim, drain
-from app.rooms import deliver
+from app.rooms import deliver, parts
 from app.rooms.thinking import memory
 from app.tools import call
 
 AFTER: dict[str, tuple[Any, str]] = {
     "claimed": (claim, "next_delivery"),
     "before_the_first_model_call": (memory, "remember"),
-    "parts_written": (deliver, "write"),
+    "parts_written": (parts, "write"),
     "between_parts": (deliver, "_settle"),
     "all_parts_sent": (deliver, "over"),
 }
 BEFORE: dict[str, tuple[Any, str]] = {
     "accepted": (drain, "run"),
-    "model_answered": (deliver, "write"),
+    "model_answered": (parts, "write"),
     "a_tool_runs": (call, "_outcome"),
 }
 

@@ -18,7 +18,7 @@ from app.inbox.models import Delivery
 from app.infra import clock
 from app.infra.db import reading, transaction
 from app.platforms import registrations, rooms
-from app.rooms import answer, deliver, modes
+from app.rooms import answer, modes, parts
 from app.rooms.models import Answer, Part
 from app.settings import endpoints, store
 from app.tools import registry
@@ -597,10 +597,32 @@ def test_an_operator_may_have_a_lost_answer_sent_again(house: House) -> None:
 
 def test_a_bot_that_is_gone_before_its_turn_leaves_a_reason(house: House) -> None:
     house.hear("@atlas hi")
-    [made] = deliver.owe(house.last().id, [house.bots["atlas"].id])
+    [made] = parts.owe(house.last().id, [house.bots["atlas"].id])
     bots.remove(made.bot_id)
     house.work()
     assert house.last().state == "ignored"
+
+
+def membership(kind: str) -> dict[str, Any]:
+    thing = {"type": "Collection", "id": ROOM, "name": "Harbour crew"}
+    return {"type": kind, "actor": {"type": "Application", "id": "bots/bot-1", "name": "Talk AI"}, "object": thing}
+
+
+def test_a_bot_that_was_removed_from_the_room_meanwhile_asks_no_server(house: House) -> None:
+    house.hear("@atlas hi")
+    house.post(membership("Leave"))
+    house.work()
+    assert [(row.state, row.reason) for row in house.deliveries()] == [("ignored", "room_left"), ("done", "left")]
+    assert house.talk.requests == []
+    asked(house)
+    assert end(house) == ("done", "answered")
+
+
+def test_a_room_is_bound_by_its_first_message(house: House) -> None:
+    asked(house)
+    room = rooms.get(house.instance.id, ROOM)
+    assert room is not None
+    assert rooms.bound(room.id) == [house.registration.id]
 
 
 def test_a_streamed_answer_is_one_message(house: House) -> None:

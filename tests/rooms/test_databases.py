@@ -18,7 +18,7 @@ from app.inbox.models import Delivery
 from app.infra import clock
 from app.infra.db import Base, db, reading, transaction
 from app.infra.jobs import jobs
-from app.rooms import deliver, modes
+from app.rooms import modes, parts
 from app.rooms.models import Answer, Part
 from app.settings import store
 from tests.conftest import Sent
@@ -59,7 +59,7 @@ def test_a_day_in_a_room(house: House, time_machine: Clock) -> None:
     house.work()
     assert len(house.talk.posts) == 2
     assert house.last().state == "done"
-    house.talk.fail(Fault.maintenance())
+    house.talk.fail(Fault(503, of="message"))
     house.hear("@muse and you?", quoted=("users/bob", "Bob", "quoted words"))
     house.work()
     assert house.last().state == "queued"
@@ -73,7 +73,7 @@ def test_a_day_in_a_room(house: House, time_machine: Clock) -> None:
     house.work()
     assert [row.reason for row in house.deliveries()] == ["answered", "answered", "answered", "told_denied"]
     assert house.talk.texts[-2].endswith("Third, @\u200ball.")
-    house.talk.fail(Fault.lost())
+    house.talk.fail(Fault(ends="drop", stores=True, of="message"))
     house.hear("@atlas lost")
     house.work()
     assert house.last().state == "unknown"
@@ -87,7 +87,7 @@ def test_a_day_in_a_room(house: House, time_machine: Clock) -> None:
         assert session.scalars(select(RoomMessage.id)).all() == []
         assert set(session.scalars(select(Part.text))) == {""}
     time_machine.pass_(timedelta(days=31).total_seconds())
-    assert deliver.forget(30) == 5
+    assert parts.forget(30) == 5
 
 
 def test_many_workers_answer_each_message_once_and_in_order(house: House) -> None:

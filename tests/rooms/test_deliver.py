@@ -13,17 +13,17 @@ from app.inbox.reasons import Reason
 from app.infra import clock
 from app.infra.db import reading, transaction
 from app.platforms import registrations, rooms
-from app.rooms import deliver, members
-from app.rooms.deliver import Place, Said
+from app.rooms import deliver, members, parts
 from app.rooms.models import Answer, Part
 from app.rooms.neutral import digest
+from app.rooms.parts import Place, Said
 from tests.fakes.talk_server import Fault, TalkServer
 from tests.rooms.conftest import Clock, make_bot
 
 
 def written(place: Place, text: str = "The gate opens at nine.", *, delivery_id: int = 1) -> Answer:
-    [answer] = deliver.owe(delivery_id, [make_bot(place, f"atlas{delivery_id}").id])
-    deliver.write(answer, place, Said(text, Reason.ANSWERED))
+    [answer] = parts.owe(delivery_id, [make_bot(place, f"atlas{delivery_id}").id])
+    parts.write(answer, place, Said(text, Reason.ANSWERED))
     return answer
 
 
@@ -31,7 +31,7 @@ def send(answer: Answer, place: Place) -> deliver.Sent:
     return deliver.send(answer.id, place, renew=lambda: True)
 
 
-def parts(answer: Answer) -> list[Part]:
+def rows(answer: Answer) -> list[Part]:
     with reading() as session:
         return list(session.scalars(select(Part).where(Part.answer_id == answer.id).order_by(Part.sequence)))
 
@@ -43,15 +43,15 @@ def state(answer: Answer) -> str:
 
 def test_an_answer_is_a_row_with_text_and_reference_before_it_is_sent(place: Place, talk: TalkServer) -> None:
     answer = written(place)
-    [part] = parts(answer)
+    [part] = rows(answer)
     assert part.state == "written"
     assert re.fullmatch(r"[0-9a-f]{64}", part.reference_id)
     assert talk.posts == []
     assert send(answer, place).state == "done"
     [post] = talk.posts
     assert (post.text, post.reply_to, post.reference_id) == (part.text, 1501, part.reference_id)
-    assert parts(answer)[0].state == "sent"
-    assert parts(answer)[0].sent_at is not None
+    assert rows(answer)[0].state == "sent"
+    assert rows(answer)[0].sent_at is not None
     assert state(answer) == "done"
 
 
@@ -64,8 +64,8 @@ def test_sending_again_posts_nothing(place: Place, talk: TalkServer) -> None:
 
 def test_writing_again_changes_nothing(place: Place) -> None:
     answer = written(place, "first")
-    deliver.write(answer, place, Said("second", Reason.ANSWERED))
-    assert [part.text for part in parts(answer)] == ["first"]
+    parts.write(answer, place, Said("second", Reason.ANSWERED))
+    assert [part.text for part in rows(answer)] == ["first"]
 
 
 def test_only_the_first_part_is_a_reply_and_a_second_passes_between_parts(
@@ -81,7 +81,7 @@ def test_only_the_first_part_is_a_reply_and_a_second_passes_between_parts(
 
 def test_an_answer_of_more_than_eight_messages_says_that_the_rest_is_left_out(place: Place) -> None:
     answer = written(place, "A sentence of the log. " * 20_000)
-    found = parts(answer)
+    found = rows(answer)
     assert len(found) == 8
     assert found[-1].text.endswith("the rest was left out.")
     assert all(len(part.text) <= 32_000 for part in found)
@@ -105,7 +105,7 @@ def test_a_busy_server_gets_the_same_message_again_later(place: Place, talk: Tal
     first = send(answer, place)
     assert (first.state, first.reason) == ("later", Reason.SEND_LATER)
     assert first.delay > 0
-    assert parts(answer)[0].state == "written"
+    assert rows(answer)[0].state == "written"
     assert send(answer, place).state == "done"
     assert len(talk.posts) == 1
     bodies = [seen.body for seen in talk.requests]
@@ -119,7 +119,7 @@ def test_a_server_that_stays_busy_is_given_up_after_four_tries(place: Place, tal
     assert [end.state for end in ends] == ["later", "later", "later", "failed"]
     assert ends[-1].reason == Reason.REFUSED
     assert [end.delay for end in ends[:3]] == sorted(end.delay for end in ends[:3])
-    assert (parts(answer)[0].state, state(answer)) == ("refused", "failed")
+    assert (rows(answer)[0].state, state(answer)) == ("refused", "failed")
     assert len(talk.requests) == 4
 
 
@@ -143,14 +143,14 @@ def test_a_lost_reply_ends_as_unknown_and_is_never_sent_again(place: Place, talk
     assert send(answer, place) == deliver.Sent("unknown", Reason.REPLY_LOST)
     assert send(answer, place).state == "unknown"
     assert len(talk.posts) == 1
-    assert (parts(answer)[0].state, state(answer)) == ("unknown", "unknown")
+    assert (rows(answer)[0].state, state(answer)) == ("unknown", "unknown")
 
 
 def test_the_other_parts_follow_one_whose_reply_was_lost(place: Place, talk: TalkServer, time_machine: Clock) -> None:
     answer = written(place, "A sentence of the log. " * 2000)
     talk.fail(Fault.lost())
     assert send(answer, place).state == "unknown"
-    assert [part.state for part in parts(answer)] == ["unknown", "sent"]
+    assert [part.state for part in rows(answer)] == ["unknown", "sent"]
     assert len(talk.posts) == 2
 
 
@@ -161,7 +161,7 @@ def test_a_part_that_was_being_sent_when_the_worker_died_is_unknown(
     with transaction() as session:
         session.execute(update(Part).where(Part.sequence == 0).values(state="sending"))
     assert send(answer, place).state == "unknown"
-    assert [part.state for part in parts(answer)] == ["unknown", "sent"]
+    assert [part.state for part in rows(answer)] == ["unknown", "sent"]
     assert len(talk.posts) == 1
 
 
@@ -211,7 +211,7 @@ def test_what_is_refused_for_good_is_not_tried_again(place: Place, talk: TalkSer
     talk.fail(Fault(status))
     assert send(answer, place).reason == Reason.REFUSED
     assert send(answer, place).state == "failed"
-    assert {part.state for part in parts(answer)} == {"refused"}
+    assert {part.state for part in rows(answer)} == {"refused"}
     assert len(talk.requests) == 1
 
 
@@ -236,7 +236,7 @@ def test_two_workers_send_an_answer_once(app: Flask, place: Place, talk: TalkSer
         for thread in threads:
             thread.join()
     assert len(talk.posts) == 1
-    assert parts(answer)[0].state == "sent"
+    assert rows(answer)[0].state == "sent"
 
 
 def test_after_a_day_nothing_is_sent_any_more(place: Place, talk: TalkServer, time_machine: Clock) -> None:
@@ -250,19 +250,19 @@ def test_an_operator_can_have_sent_again_what_was_lost_or_refused(place: Place, 
     answer = written(place)
     talk.fail(Fault.lost())
     send(answer, place)
-    [again] = deliver.reopen(1)
+    [again] = parts.reopen(1)
     assert again.state == "written"
     assert send(answer, place) == deliver.Sent("done", Reason.ANSWERED)
     assert len({post.reference_id for post in talk.posts}) == 1
 
 
 def test_an_apology_makes_room_for_an_answer_when_an_operator_asks(place: Place) -> None:
-    [answer] = deliver.owe(1, [make_bot(place).id])
-    deliver.write(answer, place, Said("sorry", Reason.APOLOGISED))
+    [answer] = parts.owe(1, [make_bot(place).id])
+    parts.write(answer, place, Said("sorry", Reason.APOLOGISED))
     send(answer, place)
-    [again] = deliver.reopen(1)
+    [again] = parts.reopen(1)
     assert again.state == "due"
-    assert parts(answer) == []
+    assert rows(answer) == []
 
 
 def test_a_quoted_text_finds_the_bot_that_said_it(place: Place) -> None:
@@ -280,9 +280,9 @@ def test_a_quoted_text_finds_the_bot_that_said_it(place: Place) -> None:
 
 def test_old_answers_are_forgotten_with_their_parts(place: Place, time_machine: Clock) -> None:
     send(written(place), place)
-    assert deliver.forget(30) == 0
+    assert parts.forget(30) == 0
     time_machine.pass_(31 * 86_400)
-    assert deliver.forget(30) == 1
+    assert parts.forget(30) == 1
     with reading() as session:
         assert session.scalars(select(Part)).all() == []
 

@@ -17,9 +17,9 @@ from app.infra import clock
 from app.infra.db import reading, transaction
 from app.platforms import rooms
 from app.platforms.models import Room
-from app.rooms import deliver, events
-from app.rooms.deliver import Place, Said
+from app.rooms import events, parts
 from app.rooms.models import Part
+from app.rooms.parts import Place, Said
 from tests.rooms.conftest import Clock, make_bot, minutes_ago
 
 
@@ -101,7 +101,13 @@ def test_other_system_events_are_ignored_with_their_name(place: Place, name: str
 
 def test_reactions_are_dropped_and_ours_are_told_apart(place: Place) -> None:
     assert told(place, "", kind="Like", content="👍") == Verdict("ignored", Reason.REACTION)
-    assert told(place, "", kind="Like", content="👀") == Verdict("ignored", Reason.OWN_REACTION)
+    assert told(place, "", kind="Like", content="👀") == Verdict("ignored", Reason.REACTION)
+    message = {"type": "Create", "object": {"type": "Note", "id": "7", "name": "message", "content": "{}"}}
+    message |= {"actor": {"type": "Person", "id": "users/ada"}, "target": {"id": place.room.token}}
+    parts.owe(_event(place, message)[2].id, [make_bot(place).id])
+    note = {"type": "Note", "id": "7", "name": ""}
+    assert told(place, "", kind="Like", content="👀", object=note) == Verdict("ignored", Reason.OWN_REACTION)
+    assert told(place, "", kind="Like", content="👍", object=note) == Verdict("ignored", Reason.REACTION)
     assert told(place, "", kind="Surprise").reason == Reason.UNKNOWN_EVENT
 
 
@@ -114,8 +120,8 @@ def test_a_renamed_room_has_its_new_name(place: Place) -> None:
 def test_a_cleared_history_erases_what_was_kept_of_the_room(place: Place) -> None:
     bot = make_bot(place)
     say(place, bot.id, "the budget is 4,000", at=minutes_ago(5))
-    [answer] = deliver.owe(1, [bot.id])
-    deliver.write(answer, place, Said("Four thousand.", Reason.ANSWERED))
+    [answer] = parts.owe(1, [bot.id])
+    parts.write(answer, place, Said("Four thousand.", Reason.ANSWERED))
     with transaction() as session:
         session.execute(update(Part).values(state="sent", created_at=minutes_ago(1)))
         session.execute(update(Delivery).values(state="done", finished_at=clock.now()))

@@ -12,8 +12,8 @@ from app.infra.db import reading
 from app.infra.errors import BadInput
 from app.platforms import rooms
 from app.rooms import commands, modes
-from app.rooms.deliver import Place
 from app.rooms.models import RoomBot
+from app.rooms.parts import Place
 from tests.rooms.conftest import make_bot
 
 

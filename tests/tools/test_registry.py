@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -99,3 +100,24 @@ def test_the_tool_that_is_meant_is_found_by_its_variants_only() -> None:
     tools = (made("get_weather"), made("ping"))
     found = [registry.meant(name, tools) for name in ("functions.get_weather:0", "Get-Weather", "pingg", "")]
     assert [tool.name if tool else None for tool in found] == ["get_weather", "get_weather", None, None]
+
+
+def test_a_real_distribution_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "parley_dice.py").write_text(
+        "from app.tools.base import Tool\n"
+        "TOOLS = [Tool('roll_dice', 'Rolls.', {'type': 'object'}, lambda context, arguments: '4')]\n"
+    )
+    info = tmp_path / "parley_dice-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parley-dice\nVersion: 1.0\n")
+    broken = "broken = parley_dice_gone:TOOLS\n"
+    (info / "entry_points.txt").write_text(f"[parley.tools]\n{broken}dice = parley_dice:TOOLS\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert set(registry.all_tools()) == BUILTIN | {"roll_dice"}
+
+
+def test_every_built_in_tool_is_described_for_the_model() -> None:
+    for tool in registry.all_tools().values():
+        assert tool.description.endswith(".")
+        assert tool.parameters["additionalProperties"] is False
+        assert all(each.get("description") for each in tool.parameters["properties"].values())

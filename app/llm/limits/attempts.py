@@ -20,8 +20,12 @@ class Attempts:
         """Whether one more exchange is allowed; with tools the last one is kept back."""
         return self.left > (KEPT if with_tools else 0)
 
-    def take(self, *, with_tools: bool) -> None:
-        """Uses one. Raises ModelError (ATTEMPTS) when there is none."""
+    def check(self, *, with_tools: bool) -> None:
+        """Raises ModelError (ATTEMPTS) when no exchange is allowed any more."""
         if not self.may_go_on(with_tools=with_tools):
             raise failures.made(ErrorClass.ATTEMPTS, "the exchanges of this turn are used up")
+
+    def take(self, *, with_tools: bool) -> None:
+        """Uses one. Raises ModelError (ATTEMPTS) when there is none."""
+        self.check(with_tools=with_tools)
         self.left -= 1

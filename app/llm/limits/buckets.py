@@ -65,14 +65,15 @@ def take(endpoint: str, model: str, limits: Limits) -> float:
     return LONGEST_TRY_SECONDS
 
 
-def wait(endpoint: str, model: str, limits: Limits) -> float:
+def due_in(endpoint: str, model: str, limits: Limits) -> float:
     """Seconds until a call may be made; counts nothing."""
     return _wait(_rates(endpoint, model, limits), limits, clock.now())
 
 
-def heed(endpoint: str, model: str, headers: Mapping[str, str]) -> None:
-    """Keeps everybody from asking a model whose server says that nothing is left. Best effort."""
-    seconds = headers_.used_up(headers)
+def heed(endpoint: str, model: str, headers: Mapping[str, str], *, most: float | None = None) -> None:
+    """Keeps everybody from asking a model whose server says that nothing is left; `most` is the time in seconds that a
+    refusal named itself. Best effort."""
+    seconds = min(headers_.used_up(headers), headers_.LONGEST if most is None else most)
     if seconds <= 0:
         return
     now = clock.now()
@@ -119,7 +120,7 @@ def counted(takes: Takes, limits: Limits, now: int) -> dict[str, list[list[int]]
     after: dict[str, list[list[int]]] = {}
     for window in limits:
         newest = now // (WINDOWS[window] // SLICES)
-        slices = {at: calls for at, calls in _in_sight(takes.get(window, ()), newest)}
+        slices = dict(_in_sight(takes.get(window, ()), newest))
         slices[newest] = slices.get(newest, 0) + 1
         after[window] = [[at, calls] for at, calls in sorted(slices.items())]
     return after

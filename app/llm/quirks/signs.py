@@ -9,7 +9,7 @@ from typing import Any
 
 from app.llm.base import ChatRequest, ErrorClass, ModelError
 from app.llm.limits.capacity import estimate
-from app.llm.quirks.base import Known, Quirk
+from app.llm.quirks.base import Quirk
 
 Body = Mapping[str, Any]
 
@@ -18,7 +18,7 @@ CLASSES = frozenset({ErrorClass.BAD_REQUEST, ErrorClass.UPSTREAM, ErrorClass.TOO
 OUTPUT_FIELDS = ("max_completion_tokens", "max_tokens")
 
 REFUSED = (
-    r"(?:not? (?:currently )?(?:support|permit|allow|valid|accept|enable|implement|available|one of)|n't (?:support|permit|"
+    r"(?:not? (?:currently )?(?:support|permit|allow|valid|accept|enable|implement|available)|n't (?:support|permit|"
     r"allow|accept)|unsupported|unrecogni[sz]ed|unknown|unexpected|extra (?:inputs|fields)|invalid|deprecated|forbid|"
     r"disabled|only)"
 )
@@ -27,7 +27,9 @@ TOO_MANY = re.compile(
     r"too (?:large|big|high|many)|at most|up to|less than|greater than|maximum (?:value|allowed|number)|exceed|range|"
     r"must be|[<>≤]|limit"
 )
-STREAM = re.compile(rf"(?<![\w_])stream(?:ing|ed)?(?![\w_]).{{0,60}}{REFUSED}|{REFUSED}.{{0,40}}(?<![\w_])stream(?:ing)?\b")
+STREAM = re.compile(
+    rf"(?<![\w_])stream(?:ing|ed)?(?![\w_]).{{0,60}}{REFUSED}|{REFUSED}.{{0,40}}(?<![\w_])stream(?:ing)?\b"
+)
 TOOLS = re.compile(rf"{REFUSED}.{{0,40}}\Wtools\b")
 USAGE = re.compile(r"include_usage")
 LONE_TOOLS = re.compile(r"must define tools|tools ?= ?param|toolconfig|tools (?:must be|are required|is required)")
@@ -58,7 +60,9 @@ CONTENT = re.compile(
     r"(?:empty|null|none|blank|non-?empty|missing|required)\b.{0,40}\bcontents?\b"
 )
 NUMBERS = re.compile(r"(?<![\w.])\d{1,9}(?![\w.]*\d)")
-READ_TOKENS = re.compile(r"(\d{1,9}) (?:(?:input|prompt) tokens|(?:tokens )?(?:in|from|of) the (?:messages|prompt|input))")
+READ_TOKENS = re.compile(
+    r"(\d{1,9}) (?:(?:input|prompt) tokens|(?:tokens )?(?:in|from|of) the (?:messages|prompt|input))"
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,6 @@ class Refusal:
     error: ModelError
     request: ChatRequest
     body: Body
-    known: Known
 
     @property
     def words(self) -> str:
@@ -91,7 +94,12 @@ class Refusal:
 
 
 def suspects(refusal: Refusal) -> Iterator[tuple[Quirk, int]]:
-    """The quirks that explain a refusal, with their numbers, the likeliest first; nothing for other failures."""
+    """The quirks that explain a refusal, with their numbers, each once and the likeliest first; nothing for other
+    failures."""
+    yield from dict.fromkeys(_all(refusal))
+
+
+def _all(refusal: Refusal) -> Iterator[tuple[Quirk, int]]:
     error = refusal.error
     if error.error_class == ErrorClass.CONTEXT_OVERFLOW:
         yield from _context(refusal)

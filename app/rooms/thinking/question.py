@@ -13,8 +13,8 @@ from app.inbox.models import Delivery
 from app.infra import clock
 from app.llm.base import Message
 from app.platforms.base import IncomingEvent, SharedFile
-from app.rooms.deliver import Place
 from app.rooms.models import Answer
+from app.rooms.parts import Place
 from app.tools.base import Attachment
 
 

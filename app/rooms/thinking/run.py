@@ -26,8 +26,8 @@ from app.infra.errors import ParleyError
 from app.infra.i18n import say
 from app.llm import endpoints
 from app.llm.endpoints import Resolved
-from app.rooms import deliver
-from app.rooms.deliver import Said
+from app.rooms import parts
+from app.rooms.parts import Said
 from app.rooms.split import closed
 from app.rooms.thinking import memory, steps
 from app.rooms.thinking.question import Question
@@ -104,7 +104,7 @@ def _begin(question: Question) -> int | None:
         room=delivery.room,
         actor=question.event.actor.key,
     )
-    deliver.begin(question.answer, turn_id)
+    parts.begin(question.answer, turn_id)
     return turn_id
 
 

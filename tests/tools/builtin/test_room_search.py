@@ -6,40 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.infra import clock
-from app.infra.i18n import say
-from app.llm.base import ToolCall
-from app.tools import arguments, registry
-from app.tools.base import Attachment, FoundMessage, ToolContext, ToolError
+from app.tools import arguments
+from app.tools.base import FoundMessage, ToolError
+from tests.fakes.tools import History, context, use
 
 NOW = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
-
-
-class History:
-    """A room's history that notes how it is searched."""
-
-    scope = say("I see only what was said to me in this room.")
-
-    def __init__(self, *found: FoundMessage) -> None:
-        self.found = list(found)
-        self.asked: list[Any] = []
-
-    def search(self, query: str, **how: Any) -> list[FoundMessage]:
-        self.asked.append((query, how))
-        return self.found
-
-
-def context(**extra: Any) -> ToolContext:
-    return ToolContext("example", "room1", "users/ada", timezone="Europe/Berlin", **extra)
-
-
-def use(name: str, given: dict[str, Any], where: ToolContext) -> str:
-    """Runs a built-in tool as the loop does, arguments checked."""
-    tool = registry.all_tools()[name]
-    assert tool.run is not None
-    result = tool.run(where, arguments.read(ToolCall("c", name, given), tool.parameters))
-    assert isinstance(result, str)
-    return result
 
 
 def test_passages_are_numbered_and_name_speaker_and_time() -> None:
@@ -107,48 +78,6 @@ def test_a_long_message_is_shortened() -> None:
     assert len(use("room_search_messages", {"query": "x"}, context(history=history))) < 2200
 
 
-def test_the_time_is_told_in_the_rooms_zone_or_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "now", lambda: NOW)
-    assert use("current_time", {}, context()) == "Monday, 2026-03-02 00:30:00 (Europe/Berlin, UTC+01:00)"
-    assert use("current_time", {"timezone": "America/St_Johns"}, context()) == (
-        "Sunday, 2026-03-01 20:00:00 (America/St_Johns, UTC-03:30)"
-    )
-
-
-@pytest.mark.parametrize("name", ["Mars/Phobos", "../../etc/passwd", "/etc/passwd", "x" * 5000, "Europe", "\x00"])
-def test_an_unknown_time_zone_is_told(name: str) -> None:
-    with pytest.raises(ToolError) as refused:
-        use("current_time", {"timezone": name}, context())
-    assert "There is no time zone" in str(refused.value.sentence)
-    assert len(str(refused.value.sentence)) < 200
-
-
-PICTURE = Attachment("1", "cat.png", "image/png", kind="image")
-RECORDING = Attachment("2", "memo.mp3", "audio/mpeg", kind="audio")
-
-
-@pytest.mark.parametrize(
-    ("name", "attachments", "told"),
-    [
-        ("attachment_analyze_image", (PICTURE,), "vision_model"),
-        ("attachment_analyze_image", (RECORDING,), "no picture"),
-        ("attachment_transcribe_audio", (RECORDING,), "speech_model"),
-        ("attachment_transcribe_audio", (), "no recording"),
-    ],
-)
-def test_what_an_attachment_needs_is_told(name: str, attachments: tuple[Attachment, ...], told: str) -> None:
-    with pytest.raises(ToolError) as refused:
-        use(name, {"attachment_name": "cat.png"}, context(attachments=attachments))
-    assert told in str(refused.value.sentence)
-
-
 def test_sentences_of_tools_speak_the_language_of_the_room() -> None:
     german = replace(context(history=History()), language="de")
     assert use("room_search_messages", {"query": "x"}, german)
-
-
-def test_every_built_in_tool_is_described_for_the_model() -> None:
-    for tool in registry.all_tools().values():
-        assert tool.description.endswith(".")
-        assert tool.parameters["additionalProperties"] is False
-        assert all(each.get("description") for each in tool.parameters["properties"].values())
