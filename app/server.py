@@ -49,6 +49,8 @@ STUCK = 120
 
 RECEIVE_SECONDS = 10
 """The longest silence of a sender in the middle of a request."""
+LINGER_SECONDS = 1.0
+LINGER_BYTES = 64 * 1024
 RECEIVE_GRACE = 20.0
 RECEIVE_RATE = 2048
 """Bytes a second, on average, after the grace: a sender that drips is not waited for either."""
@@ -200,7 +202,10 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc]
         conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", RECEIVE_SECONDS, 0))
         conn.init()
         conn.parser.unreader.sock = conn.reader = PacedSocket(conn.sock)
-        return super().handle(conn)
+        kept = super().handle(conn)
+        if kept is False:
+            linger(conn.sock)
+        return kept
 
     def handle_quit(self, sig: int, frame: Any) -> None:
         # A terminal signals the arbiter too, which signals again: the second one must not break into the ending.
@@ -220,6 +225,28 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc]
             util.write_error(client, exc.status, "Request Timeout", str(exc.sentence))
         else:
             super().handle_error(req, client, addr, exc)
+
+
+def linger(sock: socket.socket) -> None:
+    """Says goodbye to a peer that may still send, in this worker thread and for a second at most.
+
+    gunicorn would wait for the peer in its main thread, two seconds a connection: ten peers that never close would
+    stop everybody. The socket is left open, because gunicorn counts its connections when it closes them.
+    """
+    deadline = clock.monotonic() + LINGER_SECONDS
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        left = LINGER_BYTES
+        while left > 0 and (wait := deadline - clock.monotonic()) > 0:
+            sock.settimeout(wait)
+            data = sock.recv(min(left, 8192))
+            if not data:
+                break
+            left -= len(data)
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        # The peer is gone, which is what was waited for.
+        return
 
 
 class PacedSocket:
