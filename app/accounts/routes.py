@@ -122,9 +122,12 @@ def people_change(id: int) -> ResponseReturnValue:
 @blueprint.put("/people/<int:id>/password")
 @auth.access("administrator")
 def people_password(id: int) -> ResponseReturnValue:
-    """Gives a person a local password: {password}; ends all their sessions."""
+    """Gives a person a local password: {password}; ends all their sessions. An operator's is set by operators only."""
     values = _body({"password"})
     person = _found(id)
+    # Whoever knows the password has the rights.
+    if person.is_operator and not auth.identity().operator:
+        raise NotAllowed(say("Only an operator may give an operator a password."))
     people.set_password(person.id, body.needed(values, "password", str))
     log.info("person %s was given a password by person %s", person.id, auth.identity().person_id)
     return "", 204

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Literal, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from flask import Flask, Request, Response, current_app, g, has_request_context, redirect, request
 from flask_wtf.csrf import generate_csrf, validate_csrf
@@ -30,7 +31,12 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 TOKEN_PREFIX = "ply_"  # tokens are recognised by it, also where they must not stand
 SIGN_IN = "/sign-in"
 NEVER_NEXT = frozenset({SIGN_IN, "/sign-out"})
+DOTS = frozenset({".", ".."})
 LONGEST_NEXT = 2000
+PROXY_PREFIX = "x-forwarded-"
+PROXY_HEADERS = frozenset(
+    {"forwarded", "via", "x-real-ip", "x-client-ip", "x-original-forwarded-for", "cf-connecting-ip", "true-client-ip"}
+)
 CSRF_FIELD = "csrf_token"
 CSRF_HEADER = "X-CSRFToken"
 LARGEST_ID = 2**63 - 1
@@ -152,6 +158,18 @@ def base_url() -> str:
     return config.base_url
 
 
+def from_this_machine() -> bool:
+    """True when the caller is on this machine and, as far as the headers tell, no proxy stands in between."""
+    try:
+        caller = ip_address(request.remote_addr or "")
+    except ValueError:
+        return False
+    if not (getattr(caller, "ipv4_mapped", None) or caller).is_loopback:
+        return False
+    names = [name.lower() for name in dict(request.headers)]
+    return not any(name in PROXY_HEADERS or name.startswith(PROXY_PREFIX) for name in names)
+
+
 def local_path(text: str | None, *, default: str = "/") -> str:
     """`text` when it is a path on this server that is safe to redirect to, else `default`."""
     if not text or len(text) > LONGEST_NEXT or not text.startswith("/") or text.startswith("//"):
@@ -160,7 +178,10 @@ def local_path(text: str | None, *, default: str = "/") -> str:
     if "\\" in text or not text.isprintable() or " " in text:
         return default
     parts = urlsplit(text)
-    if parts.scheme or parts.netloc or parts.path in NEVER_NEXT:
+    if parts.scheme or parts.netloc or parts.path.rstrip("/") in NEVER_NEXT:
+        return default
+    # A proxy or a browser that tidies dots up may be left with two slashes at the beginning.
+    if not DOTS.isdisjoint(unquote(parts.path).split("/")):
         return default
     return text
 

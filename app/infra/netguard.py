@@ -48,8 +48,12 @@ NOT_PUBLIC = tuple(
         "5f00::/16",
     )
 )
-NAT64 = ip_network("64:ff9b::/96")
+# The last 32 bits are an IPv4 address: NAT64, and what SIIT translates.
+CARRIERS = tuple(ip_network(text) for text in ("64:ff9b::/96", "::ffff:0:0:0/96"))
+SITE_NAT64 = ip_network("64:ff9b:1::/48")
 COMPATIBLE = ip_network("::/96")
+# ISATAP: whatever the network, the interface is named by this and an IPv4 address; the global bit may be set.
+ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
 
 
 @dataclass(frozen=True)
@@ -101,13 +105,18 @@ class Unreached(Exception):
 
 
 def embedded(address: Address) -> Iterator[Address]:
-    """The IPv4 addresses that an IPv6 address carries (mapped, compatible, NAT64, 6to4, Teredo)."""
+    """The IPv4 addresses that an IPv6 address carries (mapped, compatible, NAT64, SIIT, ISATAP, 6to4, Teredo)."""
     if isinstance(address, IPv4Address):
         return
+    bits = int(address)
     if address.ipv4_mapped:
         yield address.ipv4_mapped
-    elif address in NAT64 or (address in COMPATIBLE and int(address) > 1):
-        yield IPv4Address(int(address) & 0xFFFFFFFF)
+    elif _carries(address):
+        yield IPv4Address(bits & 0xFFFFFFFF)
+    if address in SITE_NAT64:
+        # Whether the site's prefix has 96 bits or 48 (then around an empty byte, RFC 6052) can't be seen.
+        readings = (bits & 0xFFFFFFFF, (bits >> 64 & 0xFFFF) << 16 | bits >> 40 & 0xFFFF)
+        yield from (IPv4Address(reading) for reading in readings if reading >> 24)
     if address.sixtofour:
         yield address.sixtofour
     if address.teredo:
@@ -269,6 +278,13 @@ class Pools(PoolManager):
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__(HOSTS, maxsize=CONNECTIONS, ssl_context=context)
         self.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+
+
+def _carries(address: IPv6Address) -> bool:
+    bits = int(address)
+    if address in COMPATIBLE:
+        return bits > 1
+    return any(address in network for network in CARRIERS) or bits >> 32 & 0xFFFFFFFF in ISATAP
 
 
 def _never(address: Address) -> str:

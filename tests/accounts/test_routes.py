@@ -189,6 +189,22 @@ def test_an_administrator_can_not_be_abused_to_make_operators(house: House, brow
     assert browser.patch(f"/api/v1/people/{house.ada.id}", json={"operator": True}, headers=token).status_code == 200
 
 
+def test_an_administrator_can_not_be_abused_to_take_over_an_operator(house: House, browser: Any) -> None:
+    headers = house.bearer(house.carol, "administrator")
+    path = f"/api/v1/people/{house.dan.id}/password"
+    before = people.get(house.dan.id)
+    assert before is not None
+    assert before.is_operator
+    assert browser.put(path, json={"password": "another-pass-1"}, headers=headers).status_code == 403
+    after = people.get(house.dan.id)
+    assert after is not None
+    assert after.password_hash == before.password_hash
+    people.grant(house.carol.id, operator=True)
+    sign_in(browser, uid="carol")
+    token = {"X-CSRFToken": csrf_of(browser, "/")}
+    assert browser.put(path, json={"password": "another-pass-1"}, headers=token).status_code == 204
+
+
 def test_an_administrator_does_not_give_up_their_own_right_by_accident(house: House, browser: Any) -> None:
     headers = house.bearer(house.carol, "administrator")
     assert browser.patch(f"/api/v1/people/{house.carol.id}", json={"admin": False}, headers=headers).status_code == 400

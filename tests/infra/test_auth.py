@@ -189,7 +189,13 @@ def test_a_path_of_our_own_is_a_fine_next(kept: str) -> None:
         "/\x00/evil.test",
         "/sign-in",
         "/sign-in?next=/x",
+        "/sign-in/",
         "/sign-out",
+        "/sign-out//",
+        "/..//evil.test",
+        "/.//evil.test",
+        "/%2e%2E//evil.test",
+        "/a/../../b",
         "/" + "a" * 2001,
     ],
 )

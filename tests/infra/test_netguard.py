@@ -32,6 +32,11 @@ NEVER = [
     "::169.254.169.254",
     "64:ff9b::a9fe:a9fe",
     "2002:a9fe:a9fe::1",
+    "::ffff:0:a9fe:a9fe",
+    "64:ff9b:1::a9fe:a9fe",
+    "64:ff9b:1:a9fe:a9:fe00::",
+    "2001:470::5efe:a9fe:a9fe",
+    "2001:470::200:5efe:a9fe:a9fe",
 ]
 PRIVATE = [
     "127.0.0.1",
@@ -46,6 +51,10 @@ PRIVATE = [
     "fd12:3456::1",
     "::ffff:10.0.0.1",
     "64:ff9b::a00:1",
+    "::ffff:0:7f00:1",
+    "64:ff9b:1::7f00:1",
+    "64:ff9b:1:7f00:0:100::",
+    "2606:4700::5efe:7f00:1",
     "2002:0a00:0001::1",
     "2001:db8::1",
 ]
@@ -81,8 +90,9 @@ def test_an_allow_list_names_hosts_addresses_and_networks(name: str) -> None:
 @given(st.ip_addresses(v=4))
 def test_an_ipv4_address_in_ipv6_clothes_is_judged_as_itself(address: Any) -> None:
     plain = bool(PUBLIC.objection("h.test", address))
-    for dressed in (f"::ffff:{address}", str(ip_address(int(ip_address("64:ff9b::")) + int(address)))):
-        assert bool(PUBLIC.objection("h.test", ip_address(dressed))) == plain
+    for carrier in ("::ffff:0:0", "64:ff9b::", "::ffff:0:0:0", "2606:4700::5efe:0:0"):
+        dressed = ip_address(int(ip_address(carrier)) + int(address))
+        assert bool(PUBLIC.objection("h.test", dressed)) == plain
 
 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "0x7f.1", "017700000001", "127.1", "localhost", "[::1]"])

@@ -214,8 +214,10 @@ def test_a_message_id_is_a_number_or_nothing(id: Any, want: int | None) -> None:
     assert said("x", id=id).message_id == want
 
 
-@pytest.mark.parametrize("token", ["", "../etc", "a/b", "room token", "å", "a" * 65, 5, None])
-def test_a_message_of_no_room_is_an_unknown_event(token: Any) -> None:
+@pytest.mark.parametrize(
+    "token", ["", "../etc", "a/b", "room token", "å", "a" * 65, 5, None, "r00mtok1\x00", "\ud800r00mtok1", "r00mtok1\n"]
+)
+def test_the_token_of_a_room_can_not_be_abused_to_become_anothers_or_a_path(token: Any) -> None:
     found = said("@atlas hi", target=ROOM | {"id": token})
     assert (found.kind, found.room, found.text) == ("unknown", "", "")
 

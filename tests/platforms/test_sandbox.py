@@ -66,6 +66,10 @@ def test_making_it_again_changes_nothing_but_the_address(app: Flask) -> None:
         ({"REMOTE_ADDR": ""}, {}, 404),
         ({"REMOTE_ADDR": "127.0.0.1"}, {"X-Forwarded-For": "127.0.0.1"}, 404),
         ({"REMOTE_ADDR": "127.0.0.1"}, {"Forwarded": "for=127.0.0.1"}, 404),
+        ({"REMOTE_ADDR": "127.0.0.1"}, {"X-Forwarded-Proto": "https"}, 404),
+        ({"REMOTE_ADDR": "127.0.0.1"}, {"x-forwarded-host": "parley.test"}, 404),
+        ({"REMOTE_ADDR": "127.0.0.1"}, {"Via": "1.1 proxy"}, 404),
+        ({"REMOTE_ADDR": "127.0.0.1"}, {"CF-Connecting-IP": "1.1.1.1"}, 404),
     ],
 )
 def test_the_sandbox_can_not_be_abused_from_another_machine(

@@ -160,9 +160,11 @@ def _parent(value: Any) -> QuotedParent | None:
 
 
 def _room(thing: Json) -> tuple[str, str, bool]:
-    token = _text(thing.get("id"))
+    # As it stands: cleaned, it could become another room's.
+    token = thing.get("id")
     title, one_to_one = room_title(_text(thing.get("name")))
-    return token if ROOM_FORM.fullmatch(token) else "", title[:LONGEST_LABEL], one_to_one
+    exact = isinstance(token, str) and ROOM_FORM.fullmatch(token) is not None
+    return str(token) if exact else "", title[:LONGEST_LABEL], one_to_one
 
 
 def _actor(value: Any) -> Actor:

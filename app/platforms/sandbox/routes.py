@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from ipaddress import ip_address
 from typing import Any
 
 from flask import Blueprint, Response, abort, request
@@ -14,7 +13,6 @@ from app.platforms.sandbox import talk
 blueprint = Blueprint("sandbox", __name__, url_prefix="/sandbox/ocs/v2.php/apps/spreed/api/v1/bot")
 
 MAX_BODY = 1024 * 1024
-FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 XML = '<?xml version="1.0"?>\n<ocs><meta><status>{status}</status><statuscode>{code}</statuscode></meta><data/></ocs>\n'
 
 
@@ -52,7 +50,7 @@ def _reaction(room: str, message_id: int, *, remove: bool) -> Response:
 
 def _data() -> dict[str, Any] | None:
     """The parameters of a request from this machine; None when it lacks the header that Nextcloud asks for."""
-    if not _is_local():
+    if not auth.from_this_machine():
         abort(404)
     request.max_content_length = MAX_BODY
     body = request.get_data()
@@ -64,16 +62,6 @@ def _data() -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         sent = {}
     return {**found, **sent} if isinstance(sent, dict) else found
-
-
-def _is_local() -> bool:
-    """True when the caller is on this machine and no proxy stands in between."""
-    try:
-        caller = ip_address(request.remote_addr or "")
-    except ValueError:
-        return False
-    local = (getattr(caller, "ipv4_mapped", None) or caller).is_loopback
-    return local and not any(name in request.headers for name in FORWARDED)
 
 
 def _random() -> str:
