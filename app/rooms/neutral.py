@@ -15,7 +15,7 @@ from collections.abc import Collection
 from app.rooms.split import blocks
 
 ZERO_WIDTH = "\u200b"
-NAME = re.compile(r"\"[^\"\n]{1,190}\"|[\w.'@-]+")
+NAME = re.compile(r"\"[^\"\n]{1,190}\"|[\w.'@-]{1,190}")
 # What Talk resolves: an @ at the beginning, after white space or after one of these characters.
 FOLLOWS = r"(?=[\w.'@-]|\"[^\"\n]{1,190}\")"
 RESOLVED = re.compile(rf"(?<![^\s.'@-])@{FOLLOWS}")
@@ -41,7 +41,7 @@ def _broken(pattern: re.Pattern[str], text: str, wanted: frozenset[str]) -> str:
     def one(found: re.Match[str]) -> str:
         if found[0] != "@":
             return _broken(RESOLVED, found[0], wanted)
-        name = NAME.match(text, found.end())
+        name = NAME.match(text, found.end()) if wanted else None
         if name is not None and name[0].strip('"').casefold() in wanted:
             return "@"
         return "@" + ZERO_WIDTH

@@ -152,10 +152,12 @@ def blank(instance_id: int, room: str, *, before: datetime) -> None:
 
 def _messages(text: str, too_long: str, limit: int) -> list[str]:
     # Whatever a model wrote: no more of it is looked at than could be sent.
-    messages = split(text[: (MOST_PARTS + 1) * limit], limit)
-    if len(messages) <= MOST_PARTS:
+    most = (MOST_PARTS + 1) * limit
+    text = text.strip() if len(text) > most else text
+    messages = split(text[:most], limit)
+    if len(messages) <= MOST_PARTS and len(text) <= most:
         return messages
-    messages = split(text, limit - len(too_long) - 2)[:MOST_PARTS]
+    messages = split(text[:most], limit - len(too_long) - 2)[:MOST_PARTS]
     return [*messages[:-1], f"{messages[-1]}\n\n{too_long}"]
 
 

@@ -87,6 +87,13 @@ def test_an_answer_of_more_than_eight_messages_says_that_the_rest_is_left_out(pl
     assert all(len(part.text) <= 32_000 for part in found)
 
 
+def test_an_answer_without_end_is_looked_at_no_further_than_it_is_sent(place: Place) -> None:
+    found = rows(written(place, " " * 400_000 + "word " * 200_000))
+    assert len(found) == 8
+    assert found[0].text.startswith("word")
+    assert found[-1].text.endswith("the rest was left out.")
+
+
 def test_mentions_in_what_is_sent_are_neutralised(place: Place, talk: TalkServer) -> None:
     send(written(place, 'tell @all and @"Åsa Berg"'), place)
     assert talk.texts == ['tell @\u200ball and @\u200b"Åsa Berg"']

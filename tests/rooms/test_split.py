@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import re
+import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.rooms.neutral import neutralised
 from app.rooms.split import LIMIT, blocks, closed, split
 
 FENCE_LINE = re.compile(r"^[ \t>]*(`{3,}|~{3,})")
@@ -144,3 +147,24 @@ def test_every_part_of_a_fence_is_balanced(body: list[str], mark: str, limit: in
     text = "before\n" + "\n".join([mark + "py", *body, mark]) + "\nafter"
     parts = split(text, limit=limit)
     assert all(len(part) <= limit and balanced(part) for part in parts)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\n\n" * 60_000,
+        "[a](b) " * 30_000,
+        "[" * 200_000,
+        "@" * 200_000,
+        '@"' * 100_000,
+        "```\n" * 50_000,
+        "`" * 200_000,
+    ]
+    + ["|\n- " + " " * 150_000 + "x", "e" + "\u0301" * 200_000, "!" * 200_000, "> " * 100_000],
+    ids=["lines", "links", "brackets", "ats", "quotes", "fences", "ticks", "rule", "accents", "ends", "quotation"],
+)
+def test_the_strangest_answer_can_not_be_abused_to_keep_a_worker_busy(text: str) -> None:
+    begun = time.monotonic()
+    split(neutralised(closed(text)))
+    assert time.monotonic() - begun < 15
