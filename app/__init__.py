@@ -26,6 +26,7 @@ PACKAGES = (
     "traces",
     "usage",
     "bots",
+    "bots.review",
     "inbox",
     "tools",
     "agent",

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from app.accounts import people
+from app.accounts.models import Person
 from app.bots.models import Bot
 from app.infra.i18n import Sentence, say
 from app.platforms.base import Actor
@@ -19,6 +20,7 @@ class Why(StrEnum):
     """The reason of a decision, stable for records and programs."""
 
     OWNER = "owner"
+    TESTER = "tester"
     EVERYONE = "global"
     OTHER_INSTANCE = "other_instance"
     INACTIVE = "inactive"
@@ -52,16 +54,18 @@ def may_use(bot: Bot, actor: Actor, instance_id: int) -> Access:
 def each(bots: Iterable[Bot], actor: Actor, instance_id: int) -> list[Access]:
     """`may_use` for many bots, in their order, asking the database once."""
     person = people.find(instance_id, actor.id) if actor.kind == "users" else None
-    return [_decision(bot, actor, instance_id, person_id=person.id if person else None) for bot in bots]
+    return [_decision(bot, actor, instance_id, person=person) for bot in bots]
 
 
-def _decision(bot: Bot, actor: Actor, instance_id: int, *, person_id: int | None) -> Access:
+def _decision(bot: Bot, actor: Actor, instance_id: int, *, person: Person | None) -> Access:
     refusal = _refusal(bot, actor, instance_id)
     if refusal is not None:
         return refusal
-    if bot.owner_id == person_id:
+    if person is not None and bot.owner_id == person.id:
         return Access("allow", Why.OWNER, say("This bot is yours."))
-    if bot.state != "approved":
+    if person is not None and bot.state == "pending" and bot.tester == person.uid:
+        return Access("allow", Why.TESTER, say("You are testing this bot."))
+    if not bot.is_live:
         # Whoever may not see it learns no more about a draft than about somebody's personal bot.
         return _deny(Why.DRAFT, say("@{name} is not for you.", name=bot.mention_name))
     return _by_scope(bot)
