@@ -14,6 +14,7 @@ from app.accounts import instances
 from app.bots import access, notices, resolve, store
 from app.bots.models import Bot
 from app.bots.resolve import Addressed
+from app.bots.review.version import effective
 from app.inbox.base import End, Verdict
 from app.inbox.models import Delivery
 from app.inbox.reasons import Reason
@@ -142,7 +143,8 @@ def _one(asked: Asked, answer: Answer, count: int, renew: Renew) -> Sent:
 def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) -> Sent | None:
     """Decides what the bot says, and writes it; gives an end when that can't be now."""
     event, place = asked.event, asked.place
-    prefix = guard.prefix(bot, place, alone=count == 1)
+    version = effective(bot, event.actor)
+    prefix = guard.prefix(version.bot, place, alone=count == 1)
     rights = access.may_use(bot, event.actor, place.instance.id)
     if not rights.allowed:
         # Told and noted together or not at all.
@@ -150,13 +152,15 @@ def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) 
             first = notices.first_today(bot.id, event.actor.key)
             deliver.write(answer, place, guard.refused(rights, event, place, first=first).after(prefix))
         return None
-    text = asked.addressed.text_for(bot)
-    said = guard.empty(bot, text, event, place) or guard.limited(asked.delivery, answer, place)
+    text = asked.addressed.text_for(version.bot)
+    said = guard.empty(version.bot, text, event, place) or guard.limited(asked.delivery, answer, place)
     if said is None:
         paused = deliver.paused(place)
         if paused is not None:
             return paused
-        said = thinking.run(Question(asked.delivery, event, place, bot, answer, text), renew=renew)
+        said = thinking.run(
+            Question(asked.delivery, event, place, version.bot, answer, text, version.tools), renew=renew
+        )
     if said is None:
         return Sent("lost", Reason.INTERRUPTED)
     deliver.write(answer, place, said.after(prefix))
