@@ -27,6 +27,7 @@ from app.rooms import deliver, events, guard, members, modes
 from app.rooms.deliver import Place, Said, Sent
 from app.rooms.heard import heard
 from app.rooms.models import Answer
+from app.rooms.thinking import listen
 from app.rooms.thinking import run as thinking
 from app.rooms.thinking.question import Question
 
@@ -64,6 +65,7 @@ def handle(delivery: Delivery, *, renew: Renew) -> Verdict:
     silence = guard.silence(event, place, delivery)
     if silence is not None:
         return Verdict("ignored", silence)
+    listen.note(event, place, delivery)
     addressed = _addressed(event, place)
     bots = [*addressed.bots, *(bot for bot, _ in addressed.denied)]
     answers = owed or deliver.owe(delivery.id, [bot.id for bot in bots])
@@ -111,6 +113,7 @@ def _addressed(event: IncomingEvent, place: Place) -> Addressed:
         sent_by=lambda text: members.sent_by(room, text),
         last_spoke=lambda: members.last_spoke(room, registration.id),
         always=lambda: modes.always(room.instance_id, room.token),
+        confirm=lambda bots: members.confirm(bots, event.actor, room.instance_id),
     )
 
 
@@ -145,6 +148,7 @@ def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) 
     event, place = asked.event, asked.place
     version = effective(bot, event.actor)
     prefix = guard.prefix(version.bot, place, alone=count == 1)
+    members.confirm([bot], event.actor, place.instance.id)
     rights = access.may_use(bot, event.actor, place.instance.id)
     if not rights.allowed:
         # Told and noted together or not at all.
