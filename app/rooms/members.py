@@ -14,7 +14,7 @@ from app.accounts.serviceuser import Untold
 from app.bots.models import Bot
 from app.inbox.models import Delivery
 from app.infra import clock
-from app.infra.bounded import Bounded
+from app.infra.caches.bounded import Bounded
 from app.infra.db import reading
 from app.infra.errors import BadInput
 from app.platforms import registrations, registry, rooms

@@ -12,7 +12,7 @@ from app.accounts.directory import Answer, Belonging, Directory, Told
 from app.accounts.models import Instance
 from app.accounts.serviceuser import PASSING, Reason, Untold
 from app.infra import clock
-from app.infra.bounded import Bounded
+from app.infra.caches.bounded import Bounded
 from app.platforms.nextcloud_talk import cloud
 from app.platforms.nextcloud_talk.cloud import TeamMember
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.infra import clock
-from app.infra.bounded import Bounded
+from app.infra.caches.bounded import Bounded
 
 
 def made(**limits: float) -> Bounded[str, str]:
