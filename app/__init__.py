@@ -27,6 +27,7 @@ PACKAGES = (
     "traces",
     "usage",
     "bots",
+    "bots.review",
     "inbox",
     "tools",
     "agent",

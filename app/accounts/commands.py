@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from app.accounts import directory, instances, people, tokens
+from app.accounts import directory, instances, people, serviceuser, tokens
 from app.accounts.models import Instance, Person
 from app.infra import auth, cli
 from app.infra.db import transaction
 from app.infra.errors import BadInput, NotFound
 from app.infra.i18n import say
+from app.platforms import probe
 
 
 @click.group("instances", help="The servers and domains that Parley serves.")
@@ -40,6 +41,30 @@ def instances_list(as_json: bool) -> None:
     found = [_instance(row) for row in instances.all()]
     rows = [(each["id"], each["name"], each["kind"], each["url"], each["domain"]) for each in found]
     cli.output(found, as_json, lambda: cli.table(rows, head=("id", "name", "kind", "url", "domain")))
+
+
+@instances_group.command("service-user")
+@click.argument("name")
+@click.option("--uid", help="The account on the server, a member of the rooms that bots shall know.")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read its app password from stdin; else it is asked for.")
+@click.option("--clear", is_flag=True, help="Forget the service user.")
+@cli.json_option
+def instances_service_user(name: str, *, uid: str | None, from_stdin: bool, clear: bool, as_json: bool) -> None:
+    """Sets the service user of an instance and its app password, or tests the one that is set."""
+    home = instances.chosen(name)
+    if clear and uid:
+        raise BadInput(say("Either set a service user with --uid, or forget it with --clear."))
+    if clear:
+        serviceuser.take_away(home.id)
+        cleared = say("{name} has no service user any more.", name=name)
+        cli.output(_service_user(home.id), as_json, cleared)
+        return
+    if uid:
+        serviceuser.give(home.id, uid, cli.secret(from_stdin=from_stdin, prompt=say("App password")))
+    tested = probe.tested(home)
+    cli.output(_service_user(home.id) | {"ok": tested.ok, "message": str(tested.message)}, as_json, tested.message)
+    if not tested.ok:
+        raise SystemExit(1)
 
 
 @click.group("users", help="The people of an instance.")
@@ -196,6 +221,13 @@ def _known_person(home: Instance, uid: str) -> Person:
 
 def _instance(row: Instance) -> dict[str, Any]:
     return {"id": row.id, "name": row.name, "url": row.url, "kind": row.kind, "domain": row.domain}
+
+
+def _service_user(id: int) -> dict[str, Any]:
+    row = instances.get(id)
+    if row is None:
+        raise NotFound
+    return {"id": row.id, "name": row.name, "service_uid": row.service_uid}
 
 
 def _person(row: Person, home: Instance) -> dict[str, Any]:

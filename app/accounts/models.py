@@ -34,6 +34,10 @@ class Instance(Base):
         String(190), doc="the service user; its own messages are never answered"
     )
     service_secret: Mapped[str | None] = mapped_column(LongText, doc="its app password, sealed")
+    service_blocked_until: Mapped[datetime | None] = mapped_column(
+        UtcDateTime, doc="the server refused the service user; it is not asked again until then"
+    )
+    service_blocked_reason: Mapped[str | None] = mapped_column(String(32))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
@@ -52,8 +56,14 @@ class Person(Base):
     password_hash: Mapped[str | None] = mapped_column(String(255), doc="Argon2id in PHC form; None: no local password")
     sessions_after: Mapped[datetime | None] = mapped_column(UtcDateTime, doc="sessions begun before this are over")
     language: Mapped[str | None] = mapped_column(String(8))
-    groups_seen_at: Mapped[datetime | None] = mapped_column(
-        UtcDateTime, doc="when groups and teams were last confirmed"
+    groups_seen_at: Mapped[datetime | None] = mapped_column(UtcDateTime, doc="when the groups were last confirmed")
+    teams_seen_at: Mapped[datetime | None] = mapped_column(UtcDateTime, doc="when the teams were last confirmed")
+    known_groups: Mapped[list[str] | None] = mapped_column(
+        Json, doc="the groups of which it is known whether the person is in them; null: all"
+    )
+    known_teams: Mapped[list[str] | None] = mapped_column(Json, doc="the same of teams")
+    directory_problem: Mapped[str | None] = mapped_column(
+        String(32), doc="why the server did not tell when it was last asked"
     )
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 

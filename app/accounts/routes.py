@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, request
 from flask.typing import ResponseReturnValue
 
-from app.accounts import directory, instances, people, tokens
+from app.accounts import directory, instances, people, serviceuser, tokens
 from app.accounts.models import Instance, Person, Token
 from app.infra import auth
 from app.infra.auth import Identity
@@ -17,6 +17,7 @@ from app.infra.db import transaction
 from app.infra.errors import BadInput, Conflict, NotAllowed, NotFound
 from app.infra.i18n import say
 from app.infra.inputs import body
+from app.platforms import probe
 
 log = logging.getLogger(__name__)
 blueprint = Blueprint("accounts", __name__, url_prefix="/api/v1")
@@ -155,6 +156,37 @@ def instance_add() -> ResponseReturnValue:
     return _shown(made), 201
 
 
+@blueprint.put("/instances/<name>/service-user")
+@auth.access("administrator")
+def instance_service_user(name: str) -> ResponseReturnValue:
+    """Sets the service user: {uid, password}, its app password; the answer tells whether the server takes it."""
+    values = _body({"uid", "password"})
+    home = _instance(name)
+    given = body.needed(values, "uid", str), body.needed(values, "password", str)
+    changed = serviceuser.give(home.id, *given)
+    log.info("the service user of instance %s was set by person %s", home.id, auth.identity().person_id)
+    tested = probe.tested(home)
+    return _shown(changed) | {"ok": tested.ok, "message": tested.message.text()}
+
+
+@blueprint.post("/instances/<name>/service-user/test")
+@auth.access("administrator")
+def instance_service_user_test(name: str) -> ResponseReturnValue:
+    """Whether the server takes the service user now: {ok, message}."""
+    tested = probe.tested(_instance(name))
+    return {"ok": tested.ok, "message": tested.message.text()}
+
+
+@blueprint.delete("/instances/<name>/service-user")
+@auth.access("administrator")
+def instance_service_user_clear(name: str) -> ResponseReturnValue:
+    """Forgets the service user; members, groups and teams are unknown from now on."""
+    home = _instance(name)
+    serviceuser.take_away(home.id)
+    log.info("the service user of instance %s was forgotten by person %s", home.id, auth.identity().person_id)
+    return "", 204
+
+
 def _body(names: set[str] | frozenset[str]) -> dict[str, Any]:
     values = body.read(request.get_data(cache=False))
     body.only(values, names)
@@ -239,4 +271,5 @@ def _shown(row: Instance) -> dict[str, Any]:
         "context": row.context,
         "service_uid": row.service_uid,
         "has_service_secret": row.service_secret is not None,
+        "service_blocked": serviceuser.blocked(row),
     }

@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from app.accounts import people
+from app.accounts import directory, people
+from app.accounts.directory import Memberships
+from app.accounts.models import Person
+from app.accounts.serviceuser import SENTENCES
 from app.bots.models import Bot
 from app.infra.i18n import Sentence, say
 from app.platforms.base import Actor
+
+NOT_ASKED = say("your groups and teams were not confirmed lately")
 
 Decision = Literal["allow", "deny", "unknown"]
 
@@ -19,6 +24,7 @@ class Why(StrEnum):
     """The reason of a decision, stable for records and programs."""
 
     OWNER = "owner"
+    TESTER = "tester"
     EVERYONE = "global"
     OTHER_INSTANCE = "other_instance"
     INACTIVE = "inactive"
@@ -51,20 +57,26 @@ def may_use(bot: Bot, actor: Actor, instance_id: int) -> Access:
 
 def each(bots: Iterable[Bot], actor: Actor, instance_id: int) -> list[Access]:
     """`may_use` for many bots, in their order, asking the database once."""
+    asked = list(bots)
     person = people.find(instance_id, actor.id) if actor.kind == "users" else None
-    return [_decision(bot, actor, instance_id, person_id=person.id if person else None) for bot in bots]
+    told = directory.UNKNOWN
+    if person is not None and any(bot.scope in (directory.GROUPS, directory.TEAMS) for bot in asked):
+        told = directory.memberships(person.id)
+    return [_decision(bot, actor, instance_id, person=person, told=told) for bot in asked]
 
 
-def _decision(bot: Bot, actor: Actor, instance_id: int, *, person_id: int | None) -> Access:
+def _decision(bot: Bot, actor: Actor, instance_id: int, *, person: Person | None, told: Memberships) -> Access:
     refusal = _refusal(bot, actor, instance_id)
     if refusal is not None:
         return refusal
-    if bot.owner_id == person_id:
+    if person is not None and bot.owner_id == person.id:
         return Access("allow", Why.OWNER, say("This bot is yours."))
-    if bot.state != "approved":
+    if person is not None and bot.state == "pending" and bot.tester == person.uid:
+        return Access("allow", Why.TESTER, say("You are testing this bot."))
+    if not bot.is_live:
         # Whoever may not see it learns no more about a draft than about somebody's personal bot.
         return _deny(Why.DRAFT, say("@{name} is not for you.", name=bot.mention_name))
-    return _by_scope(bot)
+    return _by_scope(bot, told)
 
 
 def _refusal(bot: Bot, actor: Actor, instance_id: int) -> Access | None:
@@ -80,16 +92,28 @@ def _refusal(bot: Bot, actor: Actor, instance_id: int) -> Access | None:
     return None
 
 
-def _by_scope(bot: Bot) -> Access:
+def _by_scope(bot: Bot, told: Memberships) -> Access:
     name = bot.mention_name
     if bot.scope == "global":
         return Access("allow", Why.EVERYONE, say("This bot is for everyone."))
     if bot.scope == "personal":
         return _deny(Why.PERSONAL, say("@{name} is not for you.", name=name))
-    if bot.scope in ("groups", "teams"):
-        sentence = say("Whether you may use @{name} can't be told: nobody confirms groups and teams yet.", name=name)
-        return Access("unknown", Why(bot.scope), sentence)
+    if bot.scope == "groups":
+        return _by_membership(bot, told, told.belongs("groups", bot.groups))
+    if bot.scope == "teams":
+        return _by_membership(bot, told, told.belongs("teams", bot.teams))
     return _deny(Why.NO_SCOPE, say("@{name} is not for you.", name=name))
+
+
+def _by_membership(bot: Bot, told: Memberships, belongs: bool | None) -> Access:
+    """What groups or teams say: they are as the directory told last, and whoever it did not tell of is unknown."""
+    reason, name = Why(bot.scope), bot.mention_name
+    if belongs is None:
+        why = NOT_ASKED if told.problem is None else SENTENCES[told.problem]
+        return Access("unknown", reason, say("Whether you may use @{name} can't be told: {why}.", name=name, why=why))
+    if belongs:
+        return Access("allow", reason, say("This bot is for a group or team that you are in."))
+    return _deny(reason, say("@{name} is for certain groups or teams, and you are in none of them.", name=name))
 
 
 def _deny(reason: Why, sentence: Sentence) -> Access:

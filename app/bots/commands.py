@@ -12,7 +12,6 @@ from app.bots import form, present, store
 from app.bots.models import Bot
 from app.infra import cli
 from app.infra.db import transaction
-from app.infra.errors import NotFound
 from app.infra.i18n import say
 from app.tools import registry
 
@@ -73,7 +72,7 @@ def list_(*, instance: str | None, as_json: bool) -> None:
 @cli.json_option
 def show(bot: str, *, instance: str | None, as_json: bool) -> None:
     """Shows one bot, by its mention name or its number."""
-    shown = _shown(_found(instances.chosen(instance), bot))
+    shown = _shown(store.chosen(instances.chosen(instance), bot))
     cli.output(shown, as_json, lambda: cli.table(shown.items(), head=("", "")))
 
 
@@ -83,19 +82,10 @@ def show(bot: str, *, instance: str | None, as_json: bool) -> None:
 @cli.json_option
 def remove(bot: str, *, instance: str | None, as_json: bool) -> None:
     """Removes a bot, by its mention name or its number, with all its conversations."""
-    found = _found(instances.chosen(instance), bot)
+    found = store.chosen(instances.chosen(instance), bot)
     store.remove(found.id)
     removed = {"id": found.id, "mention_name": found.mention_name}
     cli.output(removed, as_json, say("Removed @{name} and its conversations.", name=found.mention_name))
-
-
-def _found(where: Instance, text: str) -> Bot:
-    bot = store.by_mention(where.id, text)
-    if bot is None and text.isascii() and text.isdigit() and len(text) < 19:
-        bot = store.get(int(text))
-    if bot is None or bot.instance_id != where.id:
-        raise NotFound(say("There is no bot @{name} on {instance}.", name=text.removeprefix("@"), instance=where.name))
-    return bot
 
 
 def _all(where: Instance) -> list[Bot]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from app.bots import folding, mentions
@@ -55,6 +55,36 @@ def refuse(wrong: Mapping[str, Sentence]) -> None:
     """Raises BadInput when there is anything in `wrong`: a sentence a field."""
     if wrong:
         raise BadInput(next(iter(wrong.values())), fields={name: str(sentence) for name, sentence in wrong.items()})
+
+
+def together(checked: dict[str, Any], *, assigned: Sequence[str] = (), known: Collection[str] | None = None) -> None:
+    """Checks fields against each other, and empties the lists of other scopes in `checked`, which has the scope.
+
+    `assigned` are the bot's tools, `known` those that exist, where the caller knows them. Raises BadInput.
+    """
+    wrong: dict[str, Sentence] = {}
+    for scope in ("groups", "teams"):
+        if checked.get("scope") != scope:
+            checked[scope] = []
+        elif not checked.get(scope):
+            wrong[scope] = say("Name at least one.")
+    missing = [name for name in assigned if known is not None and name not in known]
+    if missing:
+        there = ", ".join(sorted(known or ()))
+        wrong["tools"] = say("There is no tool {names}. There are: {known}.", names=", ".join(missing), known=there)
+    refuse(wrong)
+
+
+def paging(given: Mapping[str, str], *, usual: int, most: int) -> dict[str, Any]:
+    """The `words`, `limit` and `offset` that a list is asked with (q, limit, offset). Raises BadInput."""
+    limit, offset = given.get("limit", str(usual)), given.get("offset", "0")
+    if not _number(limit, least=1, most=most) or not _number(offset, least=0, most=1_000_000):
+        raise BadInput(say("limit is a number from 1 to {most}, offset a number from 0.", most=most))
+    return {"words": given.get("q", ""), "limit": int(limit), "offset": int(offset)}
+
+
+def _number(text: str, *, least: int, most: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most
 
 
 def mention(value: Any) -> str:

@@ -44,6 +44,23 @@ class Bot(Base):
     )
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    revision: Mapped[int] = mapped_column(default=0, doc="grows with every change that a reviewer should know of")
+    questionnaire: Mapped[dict[str, str] | None] = mapped_column(Json, doc="what its owner told the reviewers")
+    submitted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    approved_by: Mapped[str | None] = mapped_column(String(190), doc="the uid; None: the operator, or nobody")
+    approved_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    rejection_reason: Mapped[str | None] = mapped_column(LongText)
+    tester: Mapped[str | None] = mapped_column(
+        String(190), doc="the uid of the one reviewer who may try what is pending"
+    )
+    pending: Mapped[dict[str, Any] | None] = mapped_column(
+        Json, doc="what differs from the live version and waits for review, tools too; None: nothing"
+    )
+
+    @property
+    def is_live(self) -> bool:
+        """Whether those whom its scope names may use it: approved, or approved before what is pending now."""
+        return self.state == "approved" or (self.state == "pending" and self.pending is not None)
 
 
 class BotTool(Base):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
@@ -15,13 +16,17 @@ from app.infra.db import reading
 
 
 def full(bots: Sequence[Bot], *, prompts: bool) -> list[dict[str, Any]]:
-    """The bots as their owner sees them; without `prompts` as an administrator does, who reads no prompt."""
+    """The bots as their owner sees them; without `prompts` as an administrator does, who reads none.
+
+    The fields are those of the live version; `pending` are those that wait for review beside it.
+    """
     tools = store.tools_of(bot.id for bot in bots)
     owners = _owners(bot.owner_id for bot in bots)
     return [
         _plain(bot)
+        | _reviewed(bot)
         | {"owner": owners.get(bot.owner_id, ""), "tools": list(tools[bot.id])}
-        | ({"system_prompt": bot.system_prompt} if prompts else {})
+        | (_private(bot) if prompts else {})
         for bot in bots
     ]
 
@@ -54,6 +59,30 @@ def _plain(bot: Bot) -> dict[str, Any]:
         "created_at": bot.created_at.isoformat(),
         "updated_at": bot.updated_at.isoformat(),
     }
+
+
+def _reviewed(bot: Bot) -> dict[str, Any]:
+    return {
+        "revision": bot.revision,
+        "has_pending_changes": bot.pending is not None,
+        "submitted_at": _moment(bot.submitted_at),
+        "approved_by": bot.approved_by,
+        "approved_at": _moment(bot.approved_at),
+        "tester": bot.tester,
+    }
+
+
+def _private(bot: Bot) -> dict[str, Any]:
+    return {
+        "system_prompt": bot.system_prompt,
+        "pending": bot.pending,
+        "questionnaire": bot.questionnaire,
+        "rejection_reason": bot.rejection_reason,
+    }
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
 
 
 def _names(bot: Bot, reason: Why) -> list[str]:

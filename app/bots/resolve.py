@@ -64,11 +64,13 @@ def addressed(
     sent_by: Callable[[str], int | None],
     last_spoke: Callable[[], int | None],
     always: Callable[[], int | None],
+    confirm: Callable[[Sequence[Bot]], None] | None = None,
 ) -> Addressed:
     """Finds the bots that `event`, taken by `registration`, is for.
 
     `sent_by(text)` gives the id of the bot that sent exactly this text to the room; `last_spoke()` and `always()` give
-    the ids of the bot that spoke there last and of the one that responds always. Each may give None.
+    the ids of the bot that spoke there last and of the one that responds always. Each may give None. `confirm` is told
+    the bots before anybody's right to them is looked up.
     """
     carried = _carried(registration)
     found = mentions.find(event, (bot.name for bot in carried))
@@ -81,7 +83,10 @@ def addressed(
     elsewhere = tuple(bot.name for bot in named if not bot.here)
     if not ids and not elsewhere:
         ids, how = _always(carried, always), "always"
-    allowed, refused = _sorted_by_access(_load(ids), event, registration.instance_id)
+    bots = _load(ids)
+    if confirm is not None:
+        confirm(bots)
+    allowed, refused = _sorted_by_access(bots, event, registration.instance_id)
     called = how in ("mention", "reply")
     return Addressed(
         allowed,

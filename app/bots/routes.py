@@ -9,9 +9,10 @@ from flask.typing import ResponseReturnValue
 
 from app.bots import access, form, present, store
 from app.bots.models import Bot
+from app.bots.review import edit, rights
 from app.infra import auth
 from app.infra.auth import Identity
-from app.infra.errors import BadInput, Conflict, NotAllowed, NotFound
+from app.infra.errors import Conflict, NotAllowed, NotFound
 from app.infra.i18n import say
 from app.infra.inputs import body
 from app.platforms.base import Actor
@@ -25,8 +26,12 @@ MOST_OWN = 100
 # What the API takes. A registration is given by `talk register`, which knows the chat system.
 FIELDS = frozenset(form.CHECKS) - {"registration_id"}
 # What a bot also shows: whoever sends a whole bot back need not take them out.
-SHOWN_ONLY = frozenset({"id", "owner", "registration_id", "created_at", "updated_at"})
-SHARED = ("groups", "teams", "global")
+SHOWN_ONLY = frozenset(
+    {
+        *("id", "owner", "registration_id", "created_at", "updated_at", "revision", "has_pending_changes", "pending"),
+        *("questionnaire", "submitted_at", "approved_by", "approved_at", "rejection_reason", "tester"),
+    }
+)
 
 
 @blueprint.get("/bots")
@@ -49,20 +54,19 @@ def bot_list_all() -> ResponseReturnValue:
 @blueprint.post("/bots")
 @auth.access("user")
 def bot_add() -> ResponseReturnValue:
-    """A new bot of one's own: {name, mention_name, system_prompt, ...}; shared ones are for administrators."""
+    """A new bot of one's own: {name, mention_name, system_prompt, ...}; one for others is a draft until it is reviewed."""
     asking = auth.identity()
     values = _values()
-    _check_scope(asking, values.get("scope"))
     if not asking.admin and store.listed(asking.instance_id, owner_id=_person(asking), limit=1).total >= MOST_OWN:
         raise Conflict(say("You have {most} bots. Remove one before you make another.", most=MOST_OWN))
-    made = store.create(asking.instance_id, _person(asking), values, tools=registry.all_tools())
+    made = edit.create(rights.of(asking), _person(asking), values, tools=registry.all_tools())
     return _shown(made, asking), 201
 
 
 @blueprint.get("/bots/<int:id>")
 @auth.access("user")
 def bot_show(id: int) -> ResponseReturnValue:
-    """One bot, for its owner; for administrators without the prompt."""
+    """One bot, for its owner; without the prompt for administrators, and for those who manage or review it."""
     asking = auth.identity()
     return _shown(_found(id, asking), asking)
 
@@ -70,7 +74,7 @@ def bot_show(id: int) -> ResponseReturnValue:
 @blueprint.put("/bots/<int:id>")
 @auth.access("user")
 def bot_change(id: int) -> ResponseReturnValue:
-    """Changes what is given; what is left out stays. Shared bots are changed by administrators."""
+    """Changes what is given; what is left out stays. What one may not publish waits beside the live version."""
     return _changed(id)
 
 
@@ -84,7 +88,7 @@ def bot_change_any(id: int) -> ResponseReturnValue:
 @blueprint.get("/bots/<int:id>/tools")
 @auth.access("user")
 def bot_tools(id: int) -> ResponseReturnValue:
-    """The names of a bot's tools, for its owner and for administrators: {tools}."""
+    """The names of a bot's tools, for whoever sees the bot: {tools}."""
     bot = _found(id, auth.identity())
     return {"tools": list(store.tools_of([bot.id])[bot.id])}
 
@@ -92,12 +96,9 @@ def bot_tools(id: int) -> ResponseReturnValue:
 @blueprint.delete("/bots/<int:id>")
 @auth.access("user")
 def bot_remove(id: int) -> ResponseReturnValue:
-    """Removes a bot with all that it was told: its owner's right, and an administrator's where it is shared."""
+    """Removes a bot with all that it was told: its owner's right, and where it is shared of those who manage it."""
     asking = auth.identity()
-    bot = _found(id, asking)
-    if not _owns(bot, asking) and bot.scope not in SHARED:
-        raise NotAllowed(say("A personal bot is its owner's; an administrator may only switch it on and off."))
-    store.remove(id)
+    edit.remove(rights.of(asking), _found(id, asking))
     return "", 204
 
 
@@ -107,7 +108,7 @@ def public_list() -> ResponseReturnValue:
     """The bots that one may use: {bots: [{name, mention_name, description, reason}], total}, in pages as above."""
     asking = auth.identity()
     paging = _paging()
-    bots = store.for_everyone(asking.instance_id, asking.person_id, words=paging["words"])
+    bots = store.for_everyone(asking.instance_id, asking.person_id, words=paging["words"], uid=asking.uid)
     usable = [
         present.public(bot, decision)
         for bot, decision in zip(bots, access.each(bots, _actor(asking), asking.instance_id), strict=True)
@@ -131,13 +132,7 @@ def public_show(id: int) -> ResponseReturnValue:
 def _changed(id: int) -> dict[str, Any]:
     asking = auth.identity()
     bot = _found(id, asking)
-    values = _values()
-    if bot.scope in SHARED:
-        _check_scope(asking, bot.scope)
-    elif not _owns(bot, asking) and set(values) - {"is_active"}:
-        raise NotAllowed(say("A personal bot is its owner's; an administrator may only switch it on and off."))
-    _check_scope(asking, values.get("scope"))
-    return _shown(store.update(id, values, tools=registry.all_tools()), asking)
+    return _shown(edit.change(rights.of(asking), bot, _values(), tools=registry.all_tools()), asking)
 
 
 def _values() -> dict[str, Any]:
@@ -147,31 +142,19 @@ def _values() -> dict[str, Any]:
 
 
 def _paging() -> dict[str, Any]:
-    limit, offset = request.args.get("limit", str(DEFAULT_LIMIT)), request.args.get("offset", "0")
-    if not _number(limit, least=1, most=store.MOST_LISTED) or not _number(offset, least=0, most=1_000_000):
-        raise BadInput(say("limit is a number from 1 to {most}, offset a number from 0.", most=store.MOST_LISTED))
-    return {"words": request.args.get("q", ""), "limit": int(limit), "offset": int(offset)}
-
-
-def _number(text: str, *, least: int, most: int) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most
+    return form.paging(request.args, usual=DEFAULT_LIMIT, most=store.MOST_LISTED)
 
 
 def _found(id: int, asking: Identity) -> Bot:
-    """The bot, for its owner and for administrators of its instance; for anybody else it is not there."""
+    """The bot, for those who may see it; for anybody else it is not there."""
     bot = store.get(id)
-    if bot is None or bot.instance_id != asking.instance_id or not (asking.admin or _owns(bot, asking)):
+    if bot is None or not rights.may(rights.of(asking), bot, "see"):
         raise NotFound
     return bot
 
 
 def _owns(bot: Bot, asking: Identity) -> bool:
     return bot.owner_id == asking.person_id and bot.instance_id == asking.instance_id
-
-
-def _check_scope(asking: Identity, scope: object) -> None:
-    if scope in SHARED and not asking.admin:
-        raise NotAllowed(say("A bot for others is made and changed by an administrator; a personal one is yours."))
 
 
 def _shown(bot: Bot, asking: Identity) -> dict[str, Any]:

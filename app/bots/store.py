@@ -11,19 +11,20 @@ from sqlalchemy import update as update_rows
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, defer
 
-from app.accounts.models import Person
+from app.accounts.models import Instance, Person
 from app.bots import folding, form
 from app.bots.models import Bot, BotTool
 from app.infra import changes, clock
-from app.infra.db import Base, clean_text, prefixed, reading, transaction
+from app.infra.db import Base, changed, clean_text, prefixed, reading, transaction
 from app.infra.errors import Conflict, NotFound
-from app.infra.i18n import Sentence, say
+from app.infra.i18n import say
 from app.platforms.models import Registration
 
 DOCTYPE = "bot"
 MOST_LISTED = 100
 # Sums of what was spent stay when their bot goes; they name nobody and hold no text. Ids of bots are never used twice.
 SUMS = frozenset({prefixed("usage_days")})
+CHANGED = say("The bot was changed or decided on in the meantime. Look at it again.")
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,23 @@ class Page:
     total: int
 
 
-def create(instance_id: int, owner_id: int, values: Mapping[str, Any], *, tools: Collection[str] | None = None) -> Bot:
+def create(
+    instance_id: int,
+    owner_id: int,
+    values: Mapping[str, Any],
+    *,
+    tools: Collection[str] | None = None,
+    approved_by: str | None = None,
+) -> Bot:
     """A new bot of `values`: name, mention_name, system_prompt, and whatever else of form.CHECKS; approved by default.
 
-    `tools` are the names that exist, where the caller knows them. Raises BadInput, Conflict, NotFound (owner).
+    Whether the owner may is judged before (review.edit). `tools` are the names that exist, where the caller knows them;
+    `approved_by` is the uid of who publishes a shared bot. Raises BadInput, Conflict, NotFound (owner).
     """
     given = {"name": "", "mention_name": "", "system_prompt": "", "state": "approved"} | dict(values)
     checked = form.read(given)
     assigned = checked.pop("tools", [])
-    _check_together(checked, assigned=assigned, tools=tools)
+    form.together(checked, assigned=assigned, known=tools)
     now = clock.now()
     with transaction() as session:
         owner = session.get(Person, owner_id)
@@ -51,6 +60,8 @@ def create(instance_id: int, owner_id: int, values: Mapping[str, Any], *, tools:
         bot = Bot(instance_id=instance_id, owner_id=owner_id, created_at=now, updated_at=now)
         bot.mention_key = folding.key(checked["mention_name"])
         _set(session, bot, checked)
+        if bot.state == "approved" and bot.scope not in (None, "personal"):
+            bot.approved_by, bot.approved_at = approved_by, now
         _insert(session, bot)
         _assign(session, bot.id, assigned)
         changes.record("created", instance_id, doctype=DOCTYPE, id=str(bot.id), after=fact(bot))
@@ -58,23 +69,51 @@ def create(instance_id: int, owner_id: int, values: Mapping[str, Any], *, tools:
 
 
 def update(bot_id: int, values: Mapping[str, Any], *, tools: Collection[str] | None = None) -> Bot:
-    """Writes `values`; what is left out stays. A mention name never changes. Raises BadInput, NotFound."""
-    checked = form.read(values)
+    """Writes `values` into the live version, unjudged; what is left out stays. Raises BadInput, NotFound, Conflict.
+
+    For the command line and for what only administrators reach; what people edit goes through review.edit.
+    """
+    bot = get(bot_id)
+    if bot is None:
+        raise NotFound
+    checked = change(bot, values)
     assigned = checked.pop("tools", None)
+    checked = {"scope": bot.scope, "groups": bot.groups, "teams": bot.teams} | checked
+    form.together(checked, assigned=assigned or [], known=tools)
+    return write(bot, checked, assigned=assigned)
+
+
+def change(bot: Bot, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The checked form of what is to change; a mention name never does. Raises BadInput."""
+    checked = form.read(values)
+    if checked.pop("mention_name", bot.mention_name) != bot.mention_name:
+        form.refuse({"mention_name": say("A mention name never changes; make another bot instead.")})
+    return checked
+
+
+def write(
+    bot: Bot, columns: Mapping[str, Any], *, assigned: Iterable[str] | None = None, state: str | None = None,
+    quietly: bool = False,
+) -> Bot:  # fmt: skip
+    """Writes checked `columns` and tools, if the bot still is at the revision (and in the `state`) that `bot` was read at.
+
+    So what was judged on `bot` holds, and of two who decide one wins. `quietly` keeps the revision, for what no
+    reviewer need know of. Raises Conflict, NotFound, BadInput (registration).
+    """
+    values = dict(columns) | ({} if quietly else {"revision": bot.revision + 1})
+    here = (Bot.id == bot.id, Bot.revision == bot.revision, *(() if state is None else (Bot.state == state,)))
     with transaction() as session:
-        bot = _must(session.get(Bot, bot_id))
-        before = fact(bot)
-        if checked.pop("mention_name", bot.mention_name) != bot.mention_name:
-            form.refuse({"mention_name": say("A mention name never changes; make another bot instead.")})
-        present = {"scope": bot.scope, "groups": bot.groups, "teams": bot.teams}
-        checked = present | checked
-        _check_together(checked, assigned=assigned or [], tools=tools)
-        _set(session, bot, checked)
-        bot.updated_at = clock.now()
+        _check_registration(session, bot, values)
+        rows = update_rows(Bot).where(*here).values(**values, updated_at=clock.now())
+        if not changed(session.execute(rows.execution_options(synchronize_session=False))):
+            raise (NotFound() if session.get(Bot, bot.id) is None else Conflict(CHANGED))
         if assigned is not None:
-            _assign(session, bot_id, assigned)
-        changes.record("updated", bot.instance_id, doctype=DOCTYPE, id=str(bot_id), before=before, after=fact(bot))
-        return bot
+            _assign(session, bot.id, assigned)
+        written = _must(session.get(Bot, bot.id, populate_existing=True))
+        changes.record(
+            "updated", bot.instance_id, doctype=DOCTYPE, id=str(bot.id), before=fact(bot), after=fact(written)
+        )
+        return written
 
 
 def remove(bot_id: int) -> None:
@@ -102,6 +141,17 @@ def by_mention(instance_id: int, name: str) -> Bot | None:
         return session.scalars(query).one_or_none()
 
 
+def chosen(instance: Instance, text: str) -> Bot:
+    """The bot that the command line names, by its mention name or its number. Raises NotFound."""
+    bot = by_mention(instance.id, text)
+    if bot is None and text.isascii() and text.isdigit() and len(text) < 19:
+        bot = get(int(text))
+    if bot is None or bot.instance_id != instance.id:
+        name = text.removeprefix("@")
+        raise NotFound(say("There is no bot @{name} on {instance}.", name=name, instance=instance.name))
+    return bot
+
+
 def listed(
     instance_id: int, *, owner_id: int | None = None, words: str = "", offset: int = 0, limit: int = MOST_LISTED
 ) -> Page:
@@ -116,10 +166,12 @@ def listed(
         return Page(tuple(session.scalars(query)), total)
 
 
-def for_everyone(instance_id: int, owner_id: int | None, *, words: str = "") -> Sequence[Bot]:
-    """What access.each may allow to a person, without the prompts: approved shared bots, and the person's own."""
-    shared = (Bot.state == "approved") & (Bot.scope != "personal")
-    visible = or_(shared, Bot.owner_id == owner_id) if owner_id is not None else shared
+def for_everyone(instance_id: int, owner_id: int | None, *, words: str = "", uid: str = "") -> Sequence[Bot]:
+    """What access.each may allow to a person, without the prompts: live shared bots, own ones, and one's tests."""
+    live = (Bot.state == "approved") | ((Bot.state == "pending") & Bot.pending.is_not(None))
+    visible = or_(live & (Bot.scope != "personal"), (Bot.state == "pending") & (Bot.tester == uid))
+    if owner_id is not None:
+        visible = or_(visible, Bot.owner_id == owner_id)
     query = select(Bot).where(Bot.instance_id == instance_id, Bot.is_active, visible, *_about(words))
     with reading() as session:
         return session.scalars(query.order_by(Bot.mention_key).options(defer(Bot.system_prompt))).all()
@@ -150,28 +202,18 @@ def _about(words: str) -> list[ColumnElement[bool]]:
     return [or_(*(column.contains(wanted, autoescape=True) for column in columns))]
 
 
-def _check_together(checked: dict[str, Any], *, assigned: Sequence[str], tools: Collection[str] | None) -> None:
-    wrong: dict[str, Sentence] = {}
-    for scope in ("groups", "teams"):
-        if checked.get("scope") != scope:
-            checked[scope] = []
-        elif not checked.get(scope):
-            wrong[scope] = say("Name at least one.")
-    missing = [name for name in assigned if tools is not None and name not in tools]
-    if missing:
-        known = ", ".join(sorted(tools or ()))
-        wrong["tools"] = say("There is no tool {names}. There are: {known}.", names=", ".join(missing), known=known)
-    form.refuse(wrong)
-
-
 def _set(session: Session, bot: Bot, checked: Mapping[str, Any]) -> None:
+    _check_registration(session, bot, checked)
+    for name, value in checked.items():
+        setattr(bot, name, value)
+
+
+def _check_registration(session: Session, bot: Bot, checked: Mapping[str, Any]) -> None:
     registration_id = checked.get("registration_id")
     if registration_id is not None:
         registration = session.get(Registration, registration_id)
         if registration is None or registration.instance_id != bot.instance_id:
             form.refuse({"registration_id": say("There is no registration with that number in this instance.")})
-    for name, value in checked.items():
-        setattr(bot, name, value)
 
 
 def _insert(session: Session, bot: Bot) -> None:

@@ -54,6 +54,44 @@ class RoomExpiration(Base):
     seconds: Mapped[int] = mapped_column(Id)
 
 
+class Transcript(Base):
+    """That a moderator lets a room's messages be kept, so that bots can search them; without a row nothing is kept."""
+
+    __tablename__ = prefixed("transcripts")
+    __table_args__ = (UniqueConstraint("instance_id", "room"), Base.__table_args__)
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True, autoincrement=True)
+    instance_id: Mapped[int] = mapped_column(Id)
+    room: Mapped[str] = mapped_column(String(64))
+    actor: Mapped[str] = mapped_column(String(255), doc="who switched it on, as users/ada")
+    since: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class TranscriptMessage(Base):
+    """A message of a room whose transcript is on, whoever it was said to. What one delivery says stands here once."""
+
+    __tablename__ = prefixed("transcript_messages")
+    __table_args__ = (
+        UniqueConstraint("delivery_id", "actor"),
+        Index(None, "instance_id", "room", "id"),
+        Base.__table_args__,
+    )
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True, autoincrement=True)
+    instance_id: Mapped[int] = mapped_column(Id)
+    room: Mapped[str] = mapped_column(String(64))
+    thread: Mapped[int] = mapped_column(Id, default=0)
+    actor: Mapped[str] = mapped_column(String(255), doc="users/ada, or bots/<mention name> for an answer")
+    speaker: Mapped[str] = mapped_column(String(255), doc="display name")
+    text: Mapped[str] = mapped_column(LongText, doc="empty where it was blanked")
+    folded: Mapped[str] = mapped_column(LongText, default="", doc="the text as it is searched (words.fold)")
+    message_id: Mapped[int | None] = mapped_column(Id, doc="the platform's id, where it is known")
+    delivery_id: Mapped[int] = mapped_column(Id)
+    sources: Mapped[list[list[str]]] = mapped_column(Json, default=list, doc="[[collection, node], ...] it came from")
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
+
+
 class Cancellation(Base):
     """That somebody wants the answers to a delivery to stop."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.conversations import expiry, words
+from app.conversations import expiry, transcript, words
 from app.conversations.history import LARGEST_ID, history, thread_key
 from app.conversations.models import RoomMessage
 from app.conversations.search import search
@@ -123,11 +123,26 @@ def blank(instance_id: int, room: str, *, actor: str, since: datetime) -> int:
         return changed(session.execute(mine.values(text="", folded="", quoted=None)))
 
 
+def blank_gone(instance_id: int, room: str, *, since: datetime, gone: Callable[[int | None], bool]) -> int:
+    """Empties what people said since then whose message is gone from the room, and quotes of it; gives the number."""
+    here = (RoomMessage.instance_id == instance_id, RoomMessage.room == room, RoomMessage.created_at >= since)
+    with reading() as session:
+        rows = session.scalars(select(RoomMessage).where(*here, RoomMessage.text != "")).all()
+    doomed = [row for row in rows if gone(row.message_id)]
+    with transaction() as session:
+        for row in doomed:
+            quoting = update(RoomMessage).where(*here, RoomMessage.quoted == f"{row.speaker}: {row.text}")
+            session.execute(quoting.values(quoted=None))
+            mine = update(RoomMessage).where(RoomMessage.id == row.id)
+            session.execute(mine.values(text="", folded="", quoted=None))
+    return len(doomed)
+
+
 def purge() -> int:
     """Deletes what is older than the setting conversation_days, and what has expired; gives the number of messages."""
     before = clock.now() - timedelta(days=settings.get("conversation_days"))
     old = select(RoomMessage.id, RoomMessage.bot_id, RoomMessage.delivery_id).where(RoomMessage.created_at < before)
-    return _delete_all(old) + expiry.purge()
+    return _delete_all(old) + expiry.purge() + transcript.purge()
 
 
 def _say(bot_id: int, instance_id: int, **values: Any) -> int:

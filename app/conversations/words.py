@@ -79,6 +79,15 @@ def matches(wanted: tuple[Wanted, ...], folded: str) -> int:
     return sum(_stands_in(each, folded, words) for each in wanted)
 
 
+def is_of(name: str | None, speaker: str, actor: str) -> bool:
+    """True when `name` is part of the speaker's name, or the id of the actor (users/ada); also without a name."""
+    asked = fold(name or "").strip().removeprefix("@").strip('"')
+    if not asked:
+        return True
+    known = fold(actor)
+    return asked in fold(speaker) or known == asked or known.endswith(f"/{asked}")
+
+
 def _looked_for(word: str) -> list[Wanted]:
     found = []
     at = 0

@@ -1,12 +1,15 @@
 """What every chat system looks like to the rest of the house: typed incoming events, and a way to answer.
 
-To add a platform: a folder in app/platforms/ with a module `platform.py` that offers `PLATFORM: Platform`, and its doors.
+To add a platform: a folder in app/platforms/ with a module `platform.py` that offers `PLATFORM: Platform`, and its doors;
+where its rooms can be read, a module `reader.py` that offers `READER: Reader`; where its groups and teams can be asked
+for, a module `directory.py` that offers `DIRECTORY: accounts.directory.Directory`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal, Protocol
 
 from app.infra.i18n import Sentence
@@ -107,6 +110,33 @@ class IncomingEvent:
         return ("".join(kept) + self.text[position:]).strip()
 
 
+@dataclass(frozen=True)
+class StoredMessage:
+    """A message as it stands in a room now. `kind` deleted: its text is gone; system: written by the server.
+
+    `name` is the platform's name of a system message. `expires_at` is None where it stays.
+    """
+
+    id: int
+    actor: Actor
+    at: datetime
+    text: str
+    kind: Literal["message", "system", "deleted"] = "message"
+    name: str = ""
+    reference_id: str = ""
+    thread: int | None = None
+    parent_id: int | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Messages of a room, newest first. `before` asks for the page with the next older ones; None: there are none."""
+
+    messages: tuple[StoredMessage, ...]
+    before: int | None
+
+
 class BadPayload(Exception):
     """The body is not an event of this platform; the text says what is wrong, for the log."""
 
@@ -154,3 +184,43 @@ class Platform(Protocol):
     def react(self, address: Address, room: str, message_id: int, emoji: str) -> Outcome: ...
 
     def unreact(self, address: Address, room: str, message_id: int, emoji: str) -> Outcome: ...
+
+
+class Reader(Protocol):
+    """Reads rooms as the service user of an instance. Talks to the network: never inside a block.
+
+    Every method raises accounts.serviceuser.Untold when the server doesn't tell: an empty answer always means none.
+    """
+
+    kind: str
+    """The kind of platform that it reads."""
+
+    def participants(self, instance_id: int, room: str) -> tuple[Actor, ...]:
+        """Everyone and every set of people in the room; kinds as of Actor, and groups and teams."""
+        ...
+
+    def members(self, instance_id: int, kind: str, id: str) -> tuple[Actor, ...]:
+        """Who is in a group or team (`kind` groups or teams); a team may hold groups, teams and emails."""
+        ...
+
+    def page(self, instance_id: int, room: str, *, before: int | None = None, limit: int = 100) -> Page:
+        """The newest messages, or those older than the message `before`."""
+        ...
+
+    def newer(self, instance_id: int, room: str, *, after: int, limit: int = 100) -> tuple[StoredMessage, ...]:
+        """The messages after a message id, oldest first."""
+        ...
+
+    def context(self, instance_id: int, room: str, message_id: int, *, limit: int = 10) -> tuple[StoredMessage, ...]:
+        """A message with those around it, oldest first; empty when it does not exist."""
+        ...
+
+    def find(
+        self, instance_id: int, room: str, reference_id: str, *, after: int | None = None, since: datetime | None = None
+    ) -> StoredMessage | None:
+        """The message with this reference among those after a message id, or since a time; None: it is not there."""
+        ...
+
+    def whoami(self, instance_id: int) -> str:
+        """The uid of the service user as the server knows it: proves the password."""
+        ...

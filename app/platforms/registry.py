@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from app.infra import discover
-from app.platforms.base import Platform
+from app.platforms.base import Platform, Reader
 
 PACKAGE = "app.platforms"
 
@@ -29,4 +29,20 @@ def platforms() -> Mapping[str, Platform]:
         module = discover.submodule(folder.__name__, "platform")
         if module is not None:
             found[module.PLATFORM.kind] = module.PLATFORM
+    return found
+
+
+def reader(kind: str) -> Reader | None:
+    """Whoever reads the rooms of a kind of platform; None where nobody can."""
+    return readers().get(kind)
+
+
+@cache
+def readers() -> Mapping[str, Reader]:
+    """Every reader by the kind of its platform: the READER of each folder that has a module `reader`."""
+    found: dict[str, Reader] = {}
+    for folder in discover.modules_in(PACKAGE):
+        module = discover.submodule(folder.__name__, "reader") if hasattr(folder, "__path__") else None
+        if module is not None:
+            found[module.READER.kind] = module.READER
     return found

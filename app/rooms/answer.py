@@ -14,6 +14,7 @@ from app.accounts import instances
 from app.bots import access, notices, resolve, store
 from app.bots.models import Bot
 from app.bots.resolve import Addressed
+from app.bots.review.version import effective
 from app.inbox.base import End, Verdict
 from app.inbox.models import Delivery
 from app.inbox.reasons import Reason
@@ -27,6 +28,7 @@ from app.rooms.deliver import Sent
 from app.rooms.heard import heard
 from app.rooms.models import Answer
 from app.rooms.parts import Place, Said
+from app.rooms.thinking import listen
 from app.rooms.thinking import run as thinking
 from app.rooms.thinking.question import Question
 
@@ -64,6 +66,7 @@ def handle(delivery: Delivery, *, renew: Renew) -> Verdict:
     silence = guard.silence(event, place, delivery)
     if silence is not None:
         return Verdict("ignored", silence)
+    listen.note(event, place, delivery)
     addressed = _addressed(event, place)
     bots = [*addressed.bots, *(bot for bot, _ in addressed.denied)]
     answers = owed or parts.owe(delivery.id, [bot.id for bot in bots])
@@ -111,6 +114,7 @@ def _addressed(event: IncomingEvent, place: Place) -> Addressed:
         sent_by=lambda text: members.sent_by(room, text),
         last_spoke=lambda: members.last_spoke(room, registration.id),
         always=lambda: modes.always(room.instance_id, room.token),
+        confirm=lambda bots: members.confirm(bots, event.actor, room.instance_id),
     )
 
 
@@ -144,7 +148,9 @@ def _one(asked: Asked, answer: Answer, count: int, renew: Renew) -> Sent:
 def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) -> Sent | None:
     """Decides what the bot says, and writes it; gives an end when that can't be now."""
     event, place = asked.event, asked.place
-    prefix = guard.prefix(bot, place, alone=count == 1)
+    version = effective(bot, event.actor)
+    prefix = guard.prefix(version.bot, place, alone=count == 1)
+    members.confirm([bot], event.actor, place.instance.id)
     rights = access.may_use(bot, event.actor, place.instance.id)
     if not rights.allowed:
         # Told and noted together or not at all.
@@ -152,13 +158,15 @@ def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) 
             first = notices.first_today(bot.id, event.actor.key)
             parts.write(answer, place, guard.refused(rights, event, place, first=first).after(prefix))
         return None
-    text = asked.addressed.text_for(bot)
-    said = guard.empty(bot, text, event, place) or guard.limited(asked.delivery, answer, place)
+    text = asked.addressed.text_for(version.bot)
+    said = guard.empty(version.bot, text, event, place) or guard.limited(asked.delivery, answer, place)
     if said is None:
         paused = deliver.paused(place)
         if paused is not None:
             return paused
-        said = thinking.run(Question(asked.delivery, event, place, bot, answer, text), renew=renew)
+        said = thinking.run(
+            Question(asked.delivery, event, place, version.bot, answer, text, version.tools), renew=renew
+        )
     if said is None:
         return Sent("lost", Reason.INTERRUPTED)
     parts.write(answer, place, said.after(prefix))

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import select, update
 
-from app.conversations import expiry, store
+from app.accounts.serviceuser import Untold
+from app.conversations import expiry, store, transcript
 from app.inbox import blank
 from app.inbox.base import Verdict
 from app.inbox.models import Delivery
@@ -22,6 +23,7 @@ from app.platforms.base import IncomingEvent
 from app.rooms import parts
 from app.rooms.models import Answer
 from app.rooms.parts import Place
+from app.rooms.thinking import live
 from app.settings import store as settings
 
 DELETED_WITHIN = timedelta(hours=1)
@@ -77,20 +79,39 @@ def _history_cleared(event: IncomingEvent, place: Place, delivery: Delivery) -> 
     room = place.room
     rooms.cleared(room.instance_id, room.token)
     store.erase(room.instance_id, room=room.token, before=delivery.received_at)
+    transcript.erase(room.instance_id, room=room.token, before=delivery.received_at)
     parts.blank(room.instance_id, room.token, before=delivery.received_at)
     blank.room(room.instance_id, delivery.room, before_id=delivery.id)
 
 
 def _message_deleted(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
-    """The event doesn't say which message: those of its author in the last hour are blanked (product.md K10)."""
-    since = delivery.received_at - DELETED_WITHIN
-    store.blank(place.room.instance_id, place.room.token, actor=event.actor.key, since=since)
+    """The event doesn't say which message (product.md K10): the last hour is read again where a service user may.
+
+    Else, and of what the room's list can't tell, whatever the event's actor said in the last hour is blanked.
+    """
+    room, since = place.room, delivery.received_at - DELETED_WITHIN
+    try:
+        standing = live.standing(place, since=since)
+    except Untold:
+        store.blank(room.instance_id, room.token, actor=event.actor.key, since=since)
+        transcript.blank(room.instance_id, room.token, actor=event.actor.key, since=since)
+        _blank_bodies(delivery, since, lambda actor, _: actor == delivery.actor)
+        return
+    store.blank_gone(room.instance_id, room.token, since=since, gone=standing.lacks)
+    transcript.blank_gone(room.instance_id, room.token, since=since, gone=standing.lacks)
+    _blank_bodies(delivery, since, lambda _, id: id.isdecimal() and standing.lacks(int(id)))
+
+
+def _blank_bodies(delivery: Delivery, since: datetime, wanted: Callable[[str, str], bool]) -> None:
+    """Blanks the raw bodies of messages since then; `wanted` is asked with the actor and the message's id."""
     here = (Delivery.instance_id == delivery.instance_id, Delivery.room == delivery.room)
-    theirs = (Delivery.actor == delivery.actor, Delivery.received_at >= since, Delivery.id < delivery.id)
+    earlier = (Delivery.received_at >= since, Delivery.id < delivery.id, Delivery.kind.in_(("message", "recovered")))
     # One that still waits for its answer keeps its text until then.
-    over = (Delivery.kind == "message", Delivery.finished_at.is_not(None))
+    over = (Delivery.finished_at.is_not(None), Delivery.body.is_not(None))
     with transaction() as session:
-        session.execute(update(Delivery).where(*here, *theirs, *over).values(body=None))
+        rows = session.execute(select(Delivery.id, Delivery.actor, Delivery.object_id).where(*here, *earlier, *over))
+        ids = [id for id, actor, object_id in rows if wanted(actor, object_id or "")]
+        session.execute(update(Delivery).where(Delivery.id.in_(ids)).values(body=None))
 
 
 def _expiration_set(event: IncomingEvent, place: Place, delivery: Delivery) -> None:

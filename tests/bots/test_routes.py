@@ -72,23 +72,20 @@ def test_a_person_makes_changes_and_removes_a_personal_bot(bob: Caller) -> None:
     assert bob("GET", "/bots").json == {"bots": [], "total": 0}
 
 
-def test_a_person_can_not_be_given_a_bot_for_others(bob: Caller, carol: Caller) -> None:
-    for scope in ("global", "groups", "teams"):
-        assert (
-            bob(
-                "POST", "/bots", {**NEW, "scope": scope, scope: ["x"]} if scope != "global" else {**NEW, "scope": scope}
-            ).status_code
-            == 403
-        )
+def test_a_person_can_not_be_given_a_bot_for_others_without_a_review(bob: Caller, carol: Caller) -> None:
+    for number, scope in enumerate(("global", "groups", "teams")):
+        new = {**NEW, "mention_name": f"b{number}", "scope": scope, **({} if scope == "global" else {scope: ["x"]})}
+        assert bob("POST", "/bots", {**new, "state": "approved"}).status_code == 403
+        assert bob("POST", "/bots", new).json["state"] == "draft"
     mine = bob("POST", "/bots", NEW).json
-    assert bob("PUT", f"/bots/{mine['id']}", {"scope": "global"}).status_code == 403
-    assert bob("GET", f"/bots/{mine['id']}").json["scope"] == "personal"
-    assert carol("POST", "/bots", {**NEW, "mention_name": "all-hands", "scope": "global"}).json["scope"] == "global"
+    assert bob("PUT", f"/bots/{mine['id']}", {"scope": "global"}).json["state"] == "draft"
+    assert bob("PUT", f"/bots/{mine['id']}", {"state": "approved"}).status_code == 403
+    assert carol("POST", "/bots", {**NEW, "mention_name": "all-hands", "scope": "global"}).json["state"] == "approved"
 
 
 def test_an_administrators_token_of_scope_user_can_not_be_abused_to_administer(app: Flask, client: FlaskClient) -> None:
     carol = Caller(client, cloud(), "carol", "user")
-    assert carol("POST", "/bots", {**NEW, "scope": "global"}).status_code == 403
+    assert carol("POST", "/bots", {**NEW, "scope": "global"}).json["state"] == "draft"
     assert carol("GET", "/admin/bots").status_code == 403
 
 
@@ -163,7 +160,7 @@ def test_lists_come_in_pages(bob: Caller) -> None:
 def test_an_administrator_changes_bots_for_others_and_only_switches_personal_ones(bob: Caller, carol: Caller) -> None:
     shared, personal = bot(), bot("muse", scope="personal")
     assert carol("PUT", f"/bots/{shared.id}", {"name": "New", "system_prompt": "Changed."}).json["name"] == "New"
-    assert bob("PUT", f"/bots/{shared.id}", {"name": "Mine"}).status_code == 403
+    assert bob("PUT", f"/bots/{shared.id}", {"name": "Mine"}).json["name"] == "New"
     assert carol("PUT", f"/bots/{personal.id}", {"name": "New"}).status_code == 403
     assert carol("DELETE", f"/bots/{personal.id}").status_code == 403
     assert carol("PUT", f"/bots/{personal.id}", {"is_active": False}).json["is_active"] is False

@@ -123,9 +123,10 @@ def built(
     webhook_url: str | None = None,
     backend: str = BACKEND,
     client: Any = None,
+    server: type[TalkServer] = TalkServer,
 ) -> Iterator[House]:
     """A house without bots; the endpoint `primary` leads to the scripted model."""
-    with TalkServer(secret) as talk, ModelServer() as model:
+    with server(secret) as talk, ModelServer() as model:
         instance = instances.add("cloud", talk.url)
         with transaction() as session:
             session.get_one(Instance, instance.id).backends = [backend]

@@ -33,6 +33,15 @@ class Process:
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
+    def says(self, text: str, *, seconds: float = ANSWER_SECONDS) -> bool:
+        """True as soon as it has said `text`."""
+        deadline = time.monotonic() + seconds
+        while text not in self.said:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
     def signal(self, number: int) -> None:
         """To the whole group, as a terminal does."""
         os.killpg(self.popen.pid, number)

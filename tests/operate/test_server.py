@@ -34,10 +34,8 @@ def answer_of(opened: socket.socket) -> bytes:
 
 def test_a_fresh_clone_answers_soon_tells_how_to_try_it_and_ends_with_its_terminal(tmp_path: Path) -> None:
     with processes.server(tmp_path / "var") as server:
-        time.sleep(0.3)
-        assert server.url in server.said
-        assert "talk simulate sandbox" in server.said
-        assert "endpoints set primary" in server.said
+        for told in (server.url, "talk simulate sandbox", "endpoints set primary"):
+            assert server.says(told)
         assert oct((tmp_path / "var").stat().st_mode)[-3:] == "700"
         assert server.ended_after(signal.SIGINT) < STOP_SECONDS
         assert server.popen.returncode == 0

@@ -134,15 +134,15 @@ def _message(data: Json, kind: str) -> IncomingEvent:
     name = _text(thing.get("name"))[:LONGEST_EVENT_NAME]
     if not event.room:
         return replace(event, name=kind)
-    rendered = _rendered(thing.get("content"))
+    shown = rendered(thing.get("content"))
     spoken = kind == "Create" or name in MESSAGE_NAMES
     return replace(
         event,
         kind="message" if spoken else "system",
         name=name,
-        text=rendered.text,
-        named=rendered.named,
-        files=rendered.files if spoken else (),
+        text=shown.text,
+        named=shown.named,
+        files=shown.files if spoken else (),
         parent=_parent(thing.get("inReplyTo")) if spoken else None,
         thread=_message_id(thing.get("threadId")),
     )
@@ -155,7 +155,7 @@ def _parent(value: Any) -> QuotedParent | None:
     return QuotedParent(
         message_id=_message_id(quoted.get("id")),
         actor=_actor(value.get("actor")),
-        text=_rendered(quoted.get("content")).text,
+        text=rendered(quoted.get("content")).text,
     )
 
 
@@ -181,7 +181,7 @@ def _actor(value: Any) -> Actor:
     return Actor(kind, unicodedata.normalize("NFC", uid), name, moderator)
 
 
-def _rendered(content: Any) -> Rendered:
+def rendered(content: Any) -> Rendered:
     """A content, usually the text of a JSON object; any other text is a message as it stands."""
     inner = content if isinstance(content, dict) else _inner(content)
     message = inner.get("message")

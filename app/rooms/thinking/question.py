@@ -20,7 +20,7 @@ from app.tools.base import Attachment
 
 @dataclass(frozen=True)
 class Question:
-    """A message as one bot reads it; `text` is without the bot's own name."""
+    """A message as one bot reads it; `text` is without the bot's own name, `tools` are those assigned to the bot."""
 
     delivery: Delivery
     event: IncomingEvent
@@ -28,6 +28,7 @@ class Question:
     bot: Bot
     answer: Answer
     text: str
+    tools: tuple[str, ...] = ()
 
     @property
     def thread(self) -> int:

@@ -18,7 +18,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.agent import budget, loop
 from app.agent.events import Finished, ModelAsked, ToolFinished
 from app.agent.turn import HARD_MODEL_CALLS, HARD_SECONDS, Limits, Turn
-from app.bots import store as bots
 from app.conversations import cancel
 from app.inbox import claim
 from app.inbox.reasons import Reason
@@ -131,8 +130,7 @@ def _turn(question: Question, resolved: Resolved) -> Turn:
     """Everything the loop is given. Raises ContextTooLong."""
     bot, values = question.bot, settings.several(*SETTINGS)
     context = _context(question)
-    assigned = bots.tools_of([bot.id]).get(bot.id, ())
-    wanted = (*ALWAYS, *(WITH_FILES if question.event.files else ()), *assigned)
+    wanted = (*ALWAYS, *(WITH_FILES if question.event.files else ()), *question.tools)
     tools = registry.loadout(dict.fromkeys(wanted), context)
     messages = budget.fit(
         question.system(has_tools=bool(tools)),

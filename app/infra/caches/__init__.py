@@ -1,0 +1,1 @@
+"""What may be kept in a process for a while, within limits."""
