@@ -27,6 +27,9 @@ LEVEL_OF = {
     "PUT /api/v1/people/<int:id>/password": "administrator",
     "GET /api/v1/instances": "administrator",
     "POST /api/v1/instances": "administrator",
+    "PUT /api/v1/instances/<name>/service-user": "administrator",
+    "DELETE /api/v1/instances/<name>/service-user": "administrator",
+    "POST /api/v1/instances/<name>/service-user/test": "administrator",
 }
 
 
@@ -46,7 +49,7 @@ def test_every_route_has_the_level_that_stands_here(app: Flask) -> None:
 @pytest.mark.parametrize("route", LEVEL_OF)
 def test_each_route_is_closed_to_strangers_and_to_whoever_has_less(house: House, browser: Any, route: str) -> None:
     method, _, path = route.partition(" ")
-    path = path.replace("<int:id>", str(house.ada.id))
+    path = path.replace("<int:id>", str(house.ada.id)).replace("<name>", house.cloud.name)
 
     def status(headers: dict[str, str]) -> int:
         return int(browser.open(path, method=method, headers=headers, json={}).status_code)
