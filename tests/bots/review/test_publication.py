@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from flask import Flask
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from app.accounts import directory
@@ -36,14 +36,16 @@ VALUES = st.fixed_dictionaries(
         "name": st.sampled_from(["One", "Two"]),
         "model": st.sampled_from([None, "primary:m"]),
         "tools": st.sampled_from([[], ["a"], ["a", "b"]]),
-        "state": st.sampled_from(["draft", "approved"]),
-        "is_active": st.booleans(),
     },
 )
 # The owner (None) acts most: who else may depends on the target.
 ACTORS = st.one_of(st.none(), st.sampled_from(UIDS))
 CHANGES = st.builds(lambda values, target: values | target, VALUES, st.sampled_from(({}, *TARGETS)))
 ACTS = st.one_of(
+    st.tuples(st.just("change"), st.sampled_from(UIDS), st.sampled_from(TARGETS)),
+    st.tuples(
+        st.just("change"), ACTORS, st.sampled_from([{"state": "draft"}, {"state": "approved"}, {"is_active": False}])
+    ),
     st.tuples(st.just("change"), ACTORS, CHANGES),
     st.tuples(st.sampled_from(["approve", "test", "reject"]), st.sampled_from(UIDS), st.just({})),
     st.tuples(st.just("submit"), st.none(), st.just({})),
@@ -124,12 +126,21 @@ def begun(owner: Who, target: dict[str, Any], state: str, proposed: dict[str, An
     return store.write(bot, {"state": state, "approved_at": None})
 
 
+CREW, BOTH = TARGETS[2], TARGETS[3]
+
+
+@example(owner="bob", target=CREW, state="approved", proposed=None, acts=[("change", "gina", BOTH)])
+@example(owner="gina", target=CREW, state="approved", proposed=None, acts=[("change", None, TARGETS[1])])
+@example(owner="bob", target=CREW, state="approved", proposed=BOTH, acts=[("approve", "gina", {})])
+@example(owner="bob", target=CREW, state="pending", proposed=None, acts=[("test", "hugo", {}), ("change", None, BOTH)])
+@example(owner="bob", target=CREW, state="approved", proposed=BOTH, acts=[("test", "hugo", {}), ("change", None, CREW)])
+@example(owner="bob", target=CREW, state="pending", proposed=None, acts=[("test", "gina", {}), ("approve", "hugo", {})])
 @given(
     owner=st.sampled_from(UIDS),
     target=st.sampled_from(TARGETS),
     state=st.sampled_from(["approved", "approved", "pending", "draft", "rejected"]),
     proposed=st.one_of(st.none(), st.sampled_from(TARGETS[1:])),
-    acts=st.lists(ACTS, min_size=1, max_size=5),
+    acts=st.lists(ACTS, min_size=2, max_size=7),
 )
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_live_version_changes_only_by_somebody_who_may_publish_it(
