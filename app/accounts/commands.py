@@ -168,21 +168,18 @@ def tokens_add(
 def tokens_list(instance: str | None, as_json: bool) -> None:
     """Lists the tokens of an instance, without their texts."""
     home = instances.chosen(instance)
-    issued = tokens.of_instance(home.id)
-    uids = people.uids(row.person_id for row in issued if row.person_id is not None)
     found = [
         {
             "id": row.id,
             "person_id": row.person_id,
-            "user": uids.get(row.person_id or 0),
             "scope": row.scope,
             "allow": row.allow,
             "expires_at": row.expires_at,
             "used_at": row.used_at,
         }
-        for row in issued
+        for row in tokens.of_instance(home.id)
     ]
-    head = ("id", "user", "scope", "allow", "expires_at", "used_at")
+    head = ("id", "person_id", "scope", "allow", "expires_at", "used_at")
     rows = [[each[name] for name in head] for each in found]
     cli.output(found, as_json, lambda: cli.table(rows, head=head))
 

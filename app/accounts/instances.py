@@ -98,7 +98,7 @@ def chosen(name: str | None) -> Instance:
         return found
     own = [instance for instance in known if instance.name not in BUILT_IN]
     if len(own) > 1:
-        raise BadInput(say("Say which instance, with --instance NAME. There are: {known}.", known=_names(known)))
+        raise BadInput(say("Say which instance, with --instance NAME. There are: {known}.", known=_names(own)))
     if own:
         return own[0]
     # The running server has set the sandbox's address; this process may be configured for another one.
