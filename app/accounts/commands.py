@@ -24,7 +24,9 @@ def instances_group() -> None:
 @instances_group.command("add")
 @click.argument("name")
 @click.option("--url", required=True, help="Where it is reached, such as https://cloud.example.com.")
-@click.option("--kind", type=click.Choice(instances.KINDS), default="nextcloud", show_default=True)
+@click.option(
+    "--kind", type=click.Choice(instances.KINDS), default="nextcloud", show_default=True, help="What is there."
+)
 @click.option("--domain", help="The host name of a personal domain, with a port where it needs one.")
 @click.option("--context", help="The context of a personal domain.")
 @cli.json_option
@@ -131,7 +133,7 @@ def tokens_group() -> None:
 @tokens_group.command("add")
 @click.option("--user", "uid", help="The uid of the person whom the token stands for.")
 @click.option("--domain", help="The personal domain that the token is for.")
-@click.option("--scope", type=click.Choice(tokens.SCOPES))
+@click.option("--scope", type=click.Choice(tokens.SCOPES), help="What a person's token may do.")
 @click.option("--allow", multiple=True, metavar="TYPE[:VERBS[:VALUES]]", help="What a domain's token may do.")
 @click.option("--days", type=int, default=tokens.DEFAULT_DAYS, show_default=True, help="How long it lasts.")
 @cli.instance_option
@@ -168,18 +170,21 @@ def tokens_add(
 def tokens_list(instance: str | None, as_json: bool) -> None:
     """Lists the tokens of an instance, without their texts."""
     home = instances.chosen(instance)
+    issued = tokens.of_instance(home.id)
+    uids = people.uids(row.person_id for row in issued if row.person_id is not None)
     found = [
         {
             "id": row.id,
             "person_id": row.person_id,
+            "user": uids.get(row.person_id or 0),
             "scope": row.scope,
             "allow": row.allow,
             "expires_at": row.expires_at,
             "used_at": row.used_at,
         }
-        for row in tokens.of_instance(home.id)
+        for row in issued
     ]
-    head = ("id", "person_id", "scope", "allow", "expires_at", "used_at")
+    head = ("id", "user", "scope", "allow", "expires_at", "used_at")
     rows = [[each[name] for name in head] for each in found]
     cli.output(found, as_json, lambda: cli.table(rows, head=head))
 

@@ -12,11 +12,18 @@ from app.accounts.models import Instance
 from app.infra import auth
 from app.infra.errors import ParleyError, TooMany, TooSlow
 from app.infra.i18n import Sentence
+from app.settings import store
 
 blueprint = Blueprint("accounts_pages", __name__)
 
 LONGEST_FIELD = 1024
 FIRST_ADMIN_COMMAND = "python manage.py users add NAME --admin --password-stdin"
+
+
+@blueprint.app_context_processor
+def _named() -> dict[str, Any]:
+    """What every page calls this installation; read where a page shows it, not for every answer."""
+    return {"brand": lambda: store.get("branding_name")}
 
 
 @blueprint.get("/sign-in")

@@ -6,7 +6,7 @@ Uids are compared exactly after NFC: two spellings of the same letters are one p
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -147,6 +147,13 @@ def listed(instance_id: int | None = None, *, words: str = "", after: int = 0, l
         statement = statement.where(hits | func.lower(Person.display_name).contains(pattern, autoescape=True))
     with reading() as session:
         return session.scalars(statement).all()
+
+
+def uids(person_ids: Iterable[int]) -> dict[int, str]:
+    """The uids of these people by their ids; whoever is gone is left out."""
+    with reading() as session:
+        rows = session.execute(select(Person.id, Person.uid).where(Person.id.in_(set(person_ids))))
+        return {row.id: row.uid for row in rows}
 
 
 def somebody_administers() -> bool:

@@ -75,7 +75,7 @@ def _decision(bot: Bot, actor: Actor, instance_id: int, *, person: Person | None
         return Access("allow", Why.TESTER, say("You are testing this bot."))
     if not bot.is_live:
         # Whoever may not see it learns no more about a draft than about somebody's personal bot.
-        return _deny(Why.DRAFT, say("@{name} is not for you.", name=bot.mention_name))
+        return _deny(Why.DRAFT, _not_shared(bot))
     return _by_scope(bot, told)
 
 
@@ -86,23 +86,24 @@ def _refusal(bot: Bot, actor: Actor, instance_id: int) -> Access | None:
     if not bot.is_active:
         return _deny(Why.INACTIVE, say("@{name} is switched off.", name=name))
     if actor.kind in ("guests", "emails", "federated_users"):
-        return _deny(Why.NOT_OPENED, say("Nobody has opened @{name} to guests in this room.", name=name))
+        return _deny(
+            Why.NOT_OPENED, say("@{name} doesn't answer guests; ask somebody with an account here.", name=name)
+        )
     if actor.kind != "users":
         return _deny(Why.NOT_A_PERSON, say("@{name} answers people of this server only.", name=name))
     return None
 
 
 def _by_scope(bot: Bot, told: Memberships) -> Access:
-    name = bot.mention_name
     if bot.scope == "global":
         return Access("allow", Why.EVERYONE, say("This bot is for everyone."))
     if bot.scope == "personal":
-        return _deny(Why.PERSONAL, say("@{name} is not for you.", name=name))
+        return _deny(Why.PERSONAL, _not_shared(bot))
     if bot.scope == "groups":
         return _by_membership(bot, told, told.belongs("groups", bot.groups))
     if bot.scope == "teams":
         return _by_membership(bot, told, told.belongs("teams", bot.teams))
-    return _deny(Why.NO_SCOPE, say("@{name} is not for you.", name=name))
+    return _deny(Why.NO_SCOPE, _not_shared(bot))
 
 
 def _by_membership(bot: Bot, told: Memberships, belongs: bool | None) -> Access:
@@ -114,6 +115,10 @@ def _by_membership(bot: Bot, told: Memberships, belongs: bool | None) -> Access:
     if belongs:
         return Access("allow", reason, say("This bot is for a group or team that you are in."))
     return _deny(reason, say("@{name} is for certain groups or teams, and you are in none of them.", name=name))
+
+
+def _not_shared(bot: Bot) -> Sentence:
+    return say("@{name} is not for you; whoever made it can share it.", name=bot.mention_name)
 
 
 def _deny(reason: Why, sentence: Sentence) -> Access:

@@ -26,7 +26,7 @@ def group() -> None:
 @click.option("--mention", required=True, help="The name after the @, such as harbour; it never changes.")
 @click.option("--prompt", required=True, help="What the model is told about itself.")
 @click.option("--description", help="What it is good for, for those who may use it.")
-@click.option("--scope", type=click.Choice(form.SCOPES), default="personal", show_default=True)
+@click.option("--scope", type=click.Choice(form.SCOPES), default="personal", show_default=True, help="Who may use it.")
 @click.option("--groups", help="Groups that may use it, separated by commas (scope groups).")
 @click.option("--teams", help="Teams that may use it, separated by commas (scope teams).")
 @click.option("--owner", metavar="UID", help="Whose bot it is; without it the first administrator's.")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
-
-from app.accounts.models import Person
+from app.accounts import people
 from app.bots import store
 from app.bots.access import Access, Why
 from app.bots.models import Bot
-from app.infra.db import reading
 
 
 def full(bots: Sequence[Bot], *, prompts: bool) -> list[dict[str, Any]]:
@@ -21,7 +18,7 @@ def full(bots: Sequence[Bot], *, prompts: bool) -> list[dict[str, Any]]:
     The fields are those of the live version; `pending` are those that wait for review beside it.
     """
     tools = store.tools_of(bot.id for bot in bots)
-    owners = _owners(bot.owner_id for bot in bots)
+    owners = people.uids(bot.owner_id for bot in bots)
     return [
         _plain(bot)
         | _reviewed(bot)
@@ -89,9 +86,3 @@ def _names(bot: Bot, reason: Why) -> list[str]:
     if reason == Why.GROUPS:
         return bot.groups
     return bot.teams if reason == Why.TEAMS else []
-
-
-def _owners(ids: Iterable[int]) -> dict[int, str]:
-    with reading() as session:
-        rows = session.execute(select(Person.id, Person.uid).where(Person.id.in_(set(ids))))
-        return {row.id: row.uid for row in rows}

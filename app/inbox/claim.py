@@ -161,6 +161,15 @@ def retry(delivery_id: int) -> bool:
         return changed(session.execute(update(Delivery).where(*ended).values(fresh))) == 1
 
 
+def hurry(registration_id: int, reason: Reason) -> int:
+    """Makes due what waits for that reason; gives the number of rows. The sweep wakes their rooms within seconds."""
+    waiting = update(Delivery).where(
+        Delivery.registration_id == registration_id, Delivery.state == "queued", Delivery.reason == reason.value
+    )
+    with transaction() as session:
+        return changed(session.execute(waiting.values(due_at=clock.now())))
+
+
 def orphaned() -> list[tuple[int, str]]:
     """Rooms (instance id, token) with unfinished rows and no live lease: their worker is gone."""
     return _rooms(Delivery.state.in_(UNFINISHED), clock.now())

@@ -107,7 +107,7 @@ def _part(part: Part) -> dict[str, Any]:
 def _table(found: Iterable[Listed]) -> None:
     head = ("id", "received", "kind", "room", "actor", "state", "reason", "attempts", "turn")
     rows = (
-        (row.id, _moment(row), row.kind, row.room, row.actor, row.state, row.reason, row.attempts, row.turn_id)
+        (row.id, row.received_at, row.kind, row.room, row.actor, row.state, row.reason, row.attempts, row.turn_id)
         for row in found
     )
     cli.table(rows, head=head)
@@ -122,10 +122,6 @@ def _show(row: Listed, answers: Iterable[dict[str, Any]]) -> None:
     ]
     if told:
         cli.table(told, head=("bot", "answer", "reason", "part", "sent", "status"))
-
-
-def _moment(row: Listed) -> str:
-    return row.received_at.isoformat(sep=" ", timespec="seconds")
 
 
 COMMANDS: list[click.Command] = [group]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -21,6 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 OWN_APP = "parley_own_app"
 WIDEST = 100_000
 LONGEST_SECRET = 65_536
+ISO_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d:\d\d")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 instance_option = click.option("--instance", "instance", metavar="NAME", help="The instance that this is about.")
@@ -46,7 +48,7 @@ def table(rows: Iterable[Sequence[object]], *, head: Sequence[str]) -> None:
     """Prints rows under a head; a narrow terminal folds cells, and whatever is no terminal gets whole lines."""
     shown = Table(*(Column(title, overflow="fold") for title in head), box=None, pad_edge=False)
     for row in rows:
-        shown.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        shown.add_row(*(Text(_cell(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else WIDEST).print(shown)
 
 
@@ -56,11 +58,17 @@ def fail(sentence: Sentence | str, *, code: int = 1) -> NoReturn:
     raise SystemExit(code)
 
 
-def secret(*, from_stdin: bool, prompt: Sentence, confirm: bool = False) -> str:
-    """A secret from the first line of stdin, or typed unseen at a prompt; never from an argument."""
+def secret(*, from_stdin: bool, prompt: Sentence, confirm: bool = False, optional: bool = False) -> str:
+    """A secret from the first line of stdin, or typed unseen at a prompt; never from an argument.
+
+    An `optional` one may stay empty at the prompt.
+    """
     if from_stdin:
         return sys.stdin.readline(LONGEST_SECRET).rstrip("\r\n")
-    return str(click.prompt(str(prompt), hide_input=True, confirmation_prompt=confirm, err=True))
+    default = "" if optional else None
+    return click.prompt(
+        str(prompt), default, hide_input=True, confirmation_prompt=confirm, show_default=False, err=True
+    )
 
 
 def merged(commands: Iterable[click.Command], *, wrap: Callable[[click.Command], click.Command]) -> click.Group:
@@ -98,6 +106,27 @@ def _add(parent: click.Group, command: click.Command, wrap: Callable[[click.Comm
         raise ValueError(f"{name} is a command in one package and a group in another")
     for child in command.commands.values():
         _add(known, child, wrap)
+
+
+def _cell(value: object) -> str:
+    """A value as a person reads it: times in UTC to the second, yes and no, and structures as JSON."""
+    moment = _moment(value) if isinstance(value, str) else value
+    if isinstance(moment, datetime):
+        return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=_plain) if value else ""
+    return str(value)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if ISO_MOMENT.fullmatch(text) else None
+    except ValueError:
+        return None
 
 
 def _plain(value: Any) -> Any:

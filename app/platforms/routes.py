@@ -16,6 +16,7 @@ from app.infra.inputs import body
 from app.platforms import registrations, status
 from app.platforms.models import Registration
 from app.platforms.nextcloud_talk import install
+from app.settings import address
 from app.settings import store as settings
 
 blueprint = Blueprint("registrations", __name__, url_prefix="/api/v1/registrations")
@@ -45,7 +46,8 @@ def create() -> ResponseReturnValue:
     shared = body.optional(values, "shared", bool) is not False
     if shared and registrations.shared_of(instance.id) is not None:
         raise Conflict(say("There is a shared registration in this instance already."))
-    return _with_secret(registrations.create(instance.id, name, shared=shared), instance), 201
+    made = registrations.create(instance.id, name, shared=shared, base_url=address.public())
+    return _with_secret(made, instance), 201
 
 
 @blueprint.post("/<int:id>/rotate")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from datetime import UTC
 from typing import Any
 
 from app.accounts.models import Instance
@@ -40,23 +42,33 @@ def problems(registration: Registration, instance: Instance) -> list[Sentence]:
     """What is known to be wrong, and what to do about it."""
     found = []
     if registration.last_event_at is None:
-        found.append(say("No event has come yet. Install the bot in Nextcloud and switch it on in a conversation."))
+        found.append(
+            say(
+                "No event has come yet. Install the bot in Nextcloud with the command that `python manage.py talk register` "
+                "prints, and switch it on in a room."
+            )
+        )
     seen = registration.backend_seen or ""
     if not backends.fits(seen, [instance.url, *instance.backends]):
         found.append(
             say(
                 "Nextcloud calls itself {seen}, but the instance's address is {url}; its events are refused. Correct "
-                "overwrite.cli.url there, or accept the name with `manage.py talk register --backend`.",
+                "overwrite.cli.url there, or accept the name: "
+                "`python manage.py talk register --instance {instance} --backend {name}`.",
                 seen=seen,
+                name=shlex.quote(seen),
                 url=instance.url,
+                instance=instance.name,
             )
         )
     if registration.blocked_until is not None and registration.blocked_until > clock.now():
         found.append(
             say(
-                "Nextcloud refused the last post ({reason}); nothing is posted until {until}.",
-                reason=registration.blocked_reason,
-                until=registration.blocked_until.isoformat(timespec="seconds"),
+                "Nextcloud refused the last post ({status}); nothing is posted until {until}. Check that the bot has the "
+                "secret there that `python manage.py talk register` shows, is switched on in the room, and has the "
+                "feature response; then run `python manage.py talk resume`.",
+                status=registration.last_post_status or registration.blocked_reason,
+                until=registration.blocked_until.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             )
         )
     return found

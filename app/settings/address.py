@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from app.infra import clock
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from app import config
+from app.infra import auth, clock
 from app.infra.db import reading, transaction
 from app.settings.models import SettingValue
 
@@ -21,3 +25,18 @@ def current() -> str | None:
     with reading() as session:
         row = session.get(SettingValue, NAME)
         return str(row.value) if row is not None and row.value else None
+
+
+def public() -> str:
+    """Where a chat system reaches us: PARLEY_BASE_URL, and where nobody set it, what a server recorded."""
+    configured = auth.base_url()
+    return (current() or configured) if configured == config.load({}).base_url else configured
+
+
+def of_this_machine(url: str) -> bool:
+    """True when `url` leads to this machine from this machine, and from any other one to itself."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -74,7 +74,9 @@ def endpoints_group() -> None:
 @click.option("--url", help="Its address: the base, with /v1, or the full path of chat completions.")
 @click.option("--model", help="The default model of the endpoint; an empty text takes it away.")
 @click.option("--allowed-model", "allowed", multiple=True, help="A model that bots may use; several times for more.")
-@click.option("--key", "ask_key", is_flag=True, help="Ask for the API key.")
+@click.option(
+    "--key", "ask_key", is_flag=True, help="Ask for the API key; a new endpoint's is asked for anyway at a terminal."
+)
 @click.option("--key-stdin", is_flag=True, help="Read the API key from stdin.")
 @click.option("--clear-key", is_flag=True, help="Forget the stored API key.")
 @cli.json_option
@@ -90,7 +92,10 @@ def endpoints_set(
     as_json: bool,
 ) -> None:
     """Adds a model server, or changes what is given of one."""
-    key = cli.secret(from_stdin=key_stdin, prompt=say("API key")) if ask_key or key_stdin else None
+    if ask_key or key_stdin:
+        key: str | None = cli.secret(from_stdin=key_stdin, prompt=say("API key"))
+    else:
+        key = _key_of_new(name) if url and not clear_key else None
     saved = endpoints.save(name, url=url, key=key, model=model, allowed_models=allowed or None, clear_key=clear_key)
     told = say("Saved. Try it with: python manage.py endpoints test {name}", name=name)
     cli.output(_endpoint(saved), as_json, told)
@@ -129,6 +134,13 @@ def endpoints_remove(name: str, as_json: bool) -> None:
 
 
 COMMANDS = [settings_group, endpoints_group]
+
+
+def _key_of_new(name: str) -> str | None:
+    """The key of an endpoint that is not there yet, asked for where somebody can answer; None where it has none."""
+    if not sys.stdin.isatty() or endpoints.get(name) is not None:
+        return None
+    return cli.secret(from_stdin=False, prompt=say("API key (empty when the server wants none)"), optional=True) or None
 
 
 def _endpoint(info: EndpointInfo) -> dict[str, Any]:

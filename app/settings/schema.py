@@ -57,7 +57,7 @@ SETTINGS: tuple[Setting, ...] = (
         "default_temperature",
         "float",
         0.2,
-        say("How freely a model answers where a bot doesn't say. None leaves it to the model."),
+        say("How freely a model answers where a bot doesn't say. null leaves it to the model."),
         least=0,
         most=1,
         optional=True,

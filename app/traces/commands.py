@@ -26,7 +26,13 @@ def group() -> None:
 @click.option("--room", help="Only turns in this room.")
 @click.option("--status", type=click.Choice(view.STATUSES), help="Only turns that ended so.")
 @click.option("--errors", is_flag=True, help="Only turns that failed, were cut or were interrupted.")
-@click.option("--limit", type=click.IntRange(1, view.MOST), default=view.LIMIT, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, view.MOST),
+    default=view.LIMIT,
+    show_default=True,
+    help="How many, the newest first.",
+)
 @cli.instance_option
 @cli.json_option
 def traces_list(
@@ -57,7 +63,7 @@ def _table(found: Iterable[TurnTrace]) -> None:
     rows = (
         (
             turn.id,
-            turn.started_at.isoformat(sep=" ", timespec="seconds"),
+            turn.started_at,
             turn.bot_name,
             turn.room,
             turn.actor,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
+from sqlalchemy import select
 
 from app.accounts import instances
+from app.bots.models import Bot
 from app.infra import cli
+from app.infra.db import reading
 from app.usage import report
 
 
@@ -23,9 +27,20 @@ def usage(days: int, *, instance: str | None, as_json: bool) -> None:
 
 
 def _table(told: dict[str, Any]) -> None:
-    head = ("day", "instance_id", "bot_id", "endpoint", "model", "calls", "prompt_tokens", "completion_tokens")
-    total = ("total", "", "", "", "", *(told["total"][name] for name in report.FIGURES))
-    cli.table([*([row[name] for name in head] for row in told["days"]), total], head=head)
+    homes = {home.id: home.name for home in instances.all()}
+    bots = _bots(row["bot_id"] for row in told["days"])
+    named = [row | {"instance": homes.get(row["instance_id"]), "bot": bots.get(row["bot_id"])} for row in told["days"]]
+    about = ("day", "instance", "bot", "endpoint", "model")
+    total = ("total", *[""] * (len(about) - 1), *(told["total"][name] for name in report.FIGURES))
+    head = (*about, *report.FIGURES)
+    cli.table([*([row[name] for name in head] for row in named), total], head=head)
+
+
+def _bots(ids: Iterable[int]) -> dict[int, str]:
+    """How the bots are mentioned; one that was removed has no name any more."""
+    with reading() as session:
+        rows = session.execute(select(Bot.id, Bot.mention_name).where(Bot.id.in_(set(ids))))
+        return {row.id: f"@{row.mention_name}" for row in rows}
 
 
 COMMANDS: list[click.Command] = [usage]

@@ -99,6 +99,7 @@ def test_a_token_is_printed_once_and_works(house: House) -> None:
     listed = run("tokens list --instance cloud --json").output
     assert made["token"] not in listed
     assert tokens.digest(made["token"]) not in listed
+    assert json.loads(listed)[0]["user"] == "ada"
     printed("tokens revoke", str(made["id"]))
     assert tokens.verify(made["token"]) is None
     assert isinstance(refusal("tokens revoke", str(made["id"])), NotFound)

@@ -17,6 +17,7 @@ from app.accounts import attempts, login, people
 from app.accounts.models import LoginFailure
 from app.infra import clock, crypto
 from app.infra.db import db, reading
+from app.settings import store
 from tests.accounts.conftest import PASSWORD, House
 
 
@@ -293,6 +294,7 @@ def test_without_an_administrator_the_page_says_which_command_makes_one(app: Fla
     page = browser.get("/sign-in")
     assert page.status_code == 200
     assert "python manage.py users add NAME --admin --password-stdin" in page.text
+    assert "An administrator gives you one" not in page.text
     assert sign_in(browser, uid="anyone").status_code == 401
 
 
@@ -326,3 +328,14 @@ def test_what_was_typed_can_not_be_abused_to_run_a_script(house: House, browser:
 
 def _without_what_was_typed(page: str) -> list[str]:
     return re.sub(r'value="[^"]*"|autofocus|>', " ", page).split()
+
+
+def test_who_has_no_password_is_told_who_gives_one(house: House, browser: Any) -> None:
+    assert "An administrator gives you one" in browser.get("/sign-in").text
+
+
+def test_every_page_calls_the_installation_as_its_setting_says(house: House, browser: Any) -> None:
+    store.set("branding_name", "Harbour <AI>")
+    for page in (browser.get("/sign-in"), sign_in(browser) and browser.get("/")):
+        assert "· Harbour &lt;AI&gt;</title>" in page.text
+        assert '<a class="brand" href="/">Harbour &lt;AI&gt;</a>' in page.text

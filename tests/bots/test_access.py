@@ -93,3 +93,9 @@ def test_every_decision_has_a_sentence_in_every_language(app: Flask) -> None:
 
 def bot_once():  # type: ignore[no-untyped-def]
     return store.by_mention(cloud().id, "atlas") or bot()
+
+
+def test_whoever_is_refused_is_told_what_to_do(app: Flask) -> None:
+    made = bot(scope="personal")
+    for actor, way in ((ADA, "can share it"), (Actor("guests", "7d0c", "Guest"), "ask somebody with an account")):
+        assert way in str(access.may_use(made, actor, made.instance_id).sentence)

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from app.infra import cli
 from app.infra.i18n import say
@@ -76,6 +77,31 @@ def test_a_failure_is_a_sentence_on_the_error_stream_and_exit_1(capsys: pytest.C
 def test_a_secret_comes_from_the_first_line_of_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", StringIO("the secret \r\nmore\n"))
     assert cli.secret(from_stdin=True, prompt=say("Key")) == "the secret "
+
+
+def test_an_optional_secret_may_stay_empty_at_the_prompt() -> None:
+    @click.command()
+    @click.option("--optional", is_flag=True)
+    def ask(optional: bool) -> None:
+        click.echo(f"got {cli.secret(from_stdin=False, prompt=say('Key'), optional=optional)!r}")
+
+    assert "got ''" in CliRunner().invoke(ask, ["--optional"], input="\n").output
+    assert CliRunner().invoke(ask, [], input="\n").exit_code == 1
+
+
+def test_a_table_tells_times_answers_and_structures_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
+    moment = datetime(2026, 1, 31, 9, 15, 30, 123456, tzinfo=timezone(timedelta(hours=2)))
+    cells = (moment, moment.isoformat(), True, False, [], {"ä": None}, "9999-99-99T99:99:99+00:00", "2026-01-31")
+    cli.table([cells], head="abcdefgh")
+    shown = capsys.readouterr().out.splitlines()[1].split("  ")
+    assert [cell.strip() for cell in shown if cell.strip()] == [
+        *["2026-01-31 07:15:30 UTC"] * 2,
+        "yes",
+        "no",
+        '{"ä": null}',
+        "9999-99-99T99:99:99+00:00",
+        "2026-01-31",
+    ]
 
 
 def test_a_table_shows_every_cell(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,23 +1,30 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from flask import Flask
+from sqlalchemy import select
 from werkzeug.serving import make_server
 
 from app.accounts import instances, people
 from app.bots import store as bots
 from app.inbox.models import Delivery
-from app.infra.db import reading
+from app.inbox.reasons import Reason
+from app.infra import clock
+from app.infra.db import reading, transaction
 from app.platforms import registrations
 from app.platforms.base import Outcome
+from app.platforms.models import Registration
 from app.platforms.nextcloud_talk import commands, install
 from app.platforms.nextcloud_talk.payload import parse
 from app.platforms.sandbox import commands as sandbox_commands
@@ -136,6 +143,87 @@ def test_no_name_can_be_abused_to_run_something_in_the_administrators_shell(name
         assert words[words.index(name) - 1] == "--"
 
 
+def test_in_the_sandbox_people_are_told_to_connect_a_nextcloud_first(app: Flask) -> None:
+    sandbox.ensure("http://127.0.0.1:9")
+    told = run("register").output
+    assert "instances add" in told
+    assert "occ" not in told
+    assert data("register")["secret"]
+
+
+def test_a_registration_that_was_never_used_follows_the_address_of_this_parley(
+    app: Flask, cloud: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address.remember("http://127.0.0.1:8310")
+    first = data("register")
+    assert first["webhook_url"].startswith("http://127.0.0.1:8310/")
+    assert "PARLEY_BASE_URL" in first["hint"]
+    assert "PARLEY_BASE_URL" in run("register").output
+
+    reached_at(app, monkeypatch, "https://parley.example.test")
+    moved = data("register")
+    assert moved["webhook_url"] == f"https://parley.example.test/webhook/talk/{first['key']}"
+    assert (moved["id"], moved["secret"], moved["hint"]) == (first["id"], first["secret"], None)
+    actor = registrations.actor_id(registrations.get(moved["id"]))
+    assert actor == f"bots/bot-{hashlib.sha1(moved['webhook_url'].encode()).hexdigest()}"
+
+    reached_at(app, monkeypatch, "http://127.0.0.1:8000")
+    assert data("register")["webhook_url"] == moved["webhook_url"]
+
+
+def test_a_registration_that_is_in_use_keeps_its_address(
+    app: Flask, cloud: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = data("register")
+    with transaction() as session:
+        session.get_one(Registration, before["id"]).last_event_at = clock.now()
+    reached_at(app, monkeypatch, "https://parley.example.test")
+    assert data("register")["webhook_url"] == before["webhook_url"]
+
+
+def reached_at(app: Flask, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    config = app.extensions["parley_config"]
+    monkeypatch.setitem(app.extensions, "parley_config", replace(config, base_url=url))
+
+
+def test_resume_posts_again_and_hurries_what_waited(cloud: Any) -> None:
+    made = data("register")
+    registrations.posted(made["id"], Outcome("permanent", 401, "refused"))
+    (problem,) = [line for line in data("status")[0]["problems"] if "refused" in line]
+    assert "talk resume" in problem
+    later = clock.now() + timedelta(minutes=10)
+    with transaction() as session:
+        for reason in (Reason.BREAKER_OPEN, Reason.SEND_LATER):
+            session.add(waiting(made["id"], cloud.id, reason=reason, until=later))
+    assert data("resume") == {"id": made["id"], "waiting": 1}
+    assert not registrations.blocked(registrations.get(made["id"]))
+    with reading() as session:
+        due = {row.reason: row.due_at for row in session.scalars(select(Delivery))}
+    assert (due["breaker_open"] < later, due["send_later"]) == (True, later)
+
+
+def waiting(registration_id: int, instance_id: int, *, reason: Reason, until: datetime) -> Delivery:
+    return Delivery(
+        registration_id=registration_id,
+        instance_id=instance_id,
+        random_digest=reason.value,
+        kind="message",
+        room="r00mtok1",
+        state="queued",
+        reason=reason.value,
+        due_at=until,
+        received_at=clock.now(),
+    )
+
+
+def test_a_name_of_a_server_can_not_be_abused_to_run_something_in_the_administrators_shell(cloud: Any) -> None:
+    inlet = registrations.inlet(data("register")["key"])
+    assert inlet is not None
+    registrations.misnamed(inlet, "http://x/;reboot")
+    (problem,) = [line for line in data("status")[0]["problems"] if "calls itself" in line]
+    assert "--instance cloud --backend 'http://x/;reboot'`" in problem
+
+
 # talk simulate
 
 
@@ -194,6 +282,18 @@ def test_simulate_sends_a_signed_message_to_the_running_server(running: str) -> 
         "Ada",
     )
     assert sandbox.messages("sandbox")[-1].text == "@guide what is this?"
+
+
+def test_simulate_tells_people_in_words_why_nobody_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    def told(result: dict[str, Any]) -> str:
+        sandbox_commands._print(result)
+        return capsys.readouterr().out
+
+    result: dict[str, Any] = {"event_id": 7, "state": "ignored", "reason": "unknown_name", "replies": []}
+    assert told(result) == "Event 7: ignored: unknown_name\nA name was mentioned that no bot here has.\n"
+    assert told(result | {"state": "running", "reason": ""}) == "Event 7: running\n"
+    answered = result | {"state": "done", "reason": "answered", "replies": [{"text": "Nine."}]}
+    assert told(answered) == "Event 7: done: answered\n\nNine.\n"
 
 
 def test_simulate_can_be_a_guest_or_somebody_with_a_known_name(running: str) -> None:

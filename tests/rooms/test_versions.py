@@ -60,7 +60,9 @@ def test_a_bot_that_was_never_approved_answers_its_owner_and_tells_others_that_i
     waiting = decide.submit(bob, draft, {"approval_reason": "Asked for."})
     house.hear("@atlas which berth is free?", actor="users/ada")
     house.work()
-    assert [text.replace("\u200b", "") for text in house.talk.texts] == ["@atlas is not for you."]
+    assert [text.replace("\u200b", "") for text in house.talk.texts] == [
+        "@atlas is not for you; whoever made it can share it."
+    ]
     assert not house.model.chats
     decide.test(who(house, "carol", admin=True), waiting)
     for uid in ("bob", "carol"):

@@ -136,3 +136,26 @@ def test_a_command_in_another_process_is_seen_here_at_once(app: Flask, config: C
     command = [sys.executable, "manage.py", "settings", "set", "turn_seconds", "77"]
     subprocess.run(command, cwd=root, env=environment, check=True, capture_output=True, timeout=60)
     assert store.get("turn_seconds") == 77
+
+
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch, words: str, typed: str) -> Result:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    return run(words, stdin=typed)
+
+
+def test_the_key_of_a_new_endpoint_is_asked_for_at_a_terminal(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = at_a_terminal(monkeypatch, "endpoints set one --url http://127.0.0.1:9 --model m", f"{CANARY}\n")
+    assert "API key" in asked.output
+    assert CANARY not in asked.output
+    found = endpoints.get("one")
+    assert found is not None
+    assert found.key == CANARY
+    assert "API key" not in at_a_terminal(monkeypatch, "endpoints set one --url http://127.0.0.1:8", "").output
+    at_a_terminal(monkeypatch, "endpoints set two --url http://127.0.0.1:9", "\n")
+    without = endpoints.get("two")
+    assert without is not None
+    assert without.key is None
+
+
+def test_a_program_is_never_asked_for_a_key(app: Flask) -> None:
+    assert "API key" not in run("endpoints set one --url http://127.0.0.1:9").output

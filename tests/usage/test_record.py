@@ -14,6 +14,8 @@ from sqlalchemy import func, select
 
 from app import config as configuration
 from app import create_app
+from app.accounts import instances, people
+from app.bots import store as bots
 from app.infra import clock
 from app.infra.db import Base, db, reading
 from app.llm.base import Usage
@@ -123,3 +125,14 @@ def test_the_command_prints_the_sums(app):
     assert json.loads(run.invoke(usage, ["--json"]).stdout)["total"]["calls"] == 2
     assert json.loads(run.invoke(usage, ["--json", "--instance", "cloud"]).stdout)["total"]["calls"] == 1
     assert "total" in run.invoke(usage, ["--days", "30"]).stdout
+
+
+def test_the_command_names_instances_and_bots_instead_of_numbering_them(app):
+    home = instances.add("cloud", "https://cloud.example.test")
+    values = {"name": "Atlas", "mention_name": "atlas", "system_prompt": "Help."}
+    made = bots.create(home.id, people.ensure_admin(home.id).id, values)
+    add(made.id, instance_id=home.id)
+    add(made.id + 1, instance_id=home.id)
+    first, second = CliRunner().invoke(usage, []).output.splitlines()[1:3]
+    assert [word in first for word in ("cloud", "@atlas")] == [True, True]
+    assert "@" not in second

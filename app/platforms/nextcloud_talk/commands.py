@@ -1,4 +1,4 @@
-"""Commands that connect a Nextcloud: `talk register`, `talk rotate`, `talk status`."""
+"""Commands that connect a Nextcloud: `talk register`, `talk rotate`, `talk resume`, `talk status`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import click
 from app.accounts import instances
 from app.accounts.models import Instance
 from app.bots import store as bots
+from app.inbox import claim
+from app.inbox.reasons import Reason
 from app.infra import cli
 from app.infra.db import transaction
 from app.infra.errors import NotFound
@@ -17,6 +19,7 @@ from app.infra.inputs import addresses
 from app.platforms import registrations, status
 from app.platforms.models import Registration
 from app.platforms.nextcloud_talk import install
+from app.settings import address
 from app.settings import store as settings
 
 bot_option = click.option("--bot", metavar="NAME", help="The bot's own registration, not the one that bots share.")
@@ -38,7 +41,7 @@ def register(*, bot: str | None, backend: tuple[str, ...], instance: str | None,
     for url in backend:
         _allow(chosen.id, addresses.checked(url, field="backend"))
     found = _shared(chosen) if bot is None else _own(chosen, bot)
-    _print(found, as_json)
+    _print(install.at_our_address(found), chosen, as_json)
 
 
 @talk.command("rotate")
@@ -51,7 +54,7 @@ def rotate(*, bot: str | None, now: bool, instance: str | None, as_json: bool) -
     chosen = instances.chosen(instance)
     found = _shared(chosen) if bot is None else _own(chosen, bot)
     keep = 0.0 if now else registrations.ROTATION_HOURS
-    _print(registrations.rotate(found.id, keep_hours=keep), as_json)
+    _print(registrations.rotate(found.id, keep_hours=keep), chosen, as_json)
 
 
 @talk.command("status")
@@ -64,8 +67,23 @@ def show_status(*, instance: str | None, as_json: bool) -> None:
     cli.output(shown, as_json, lambda: _table(shown))
 
 
-def _print(found: Registration, as_json: bool) -> None:
+@talk.command("resume")
+@bot_option
+@cli.instance_option
+@cli.json_option
+def resume(*, bot: str | None, instance: str | None, as_json: bool) -> None:
+    """Posts again at once, after what a refused post told of was put right."""
+    chosen = instances.chosen(instance)
+    found = _shared(chosen) if bot is None else _own(chosen, bot)
+    registrations.untrip(found.id)
+    waiting = claim.hurry(found.id, Reason.BREAKER_OPEN)
+    data = {"id": found.id, "waiting": waiting}
+    cli.output(data, as_json, say("Parley posts again. Answers that waited: {count}.", count=waiting))
+
+
+def _print(found: Registration, instance: Instance, as_json: bool) -> None:
     secret = registrations.secret(found)
+    hint = install.hint(found, instance)
     command = install.occ_command(found.name, secret, found.webhook_url)
     data = {
         "key": found.key,
@@ -77,19 +95,24 @@ def _print(found: Registration, as_json: bool) -> None:
         "name": found.name,
         "shared": found.shared,
         "warning": str(install.WARNING),
+        "hint": None if hint is None else str(hint),
     }
     text = say(
-        "On the Nextcloud server, as its web server's user:\n\n  {command}\n  {setup}\n\n{warning}",
+        "On the Nextcloud server, as its web server's user:\n\n  {command}\n\nThen a moderator switches the bot on in "
+        "the room's settings in Talk; or, on the server:\n\n  {setup}\n\n{warning}",
         command=command,
         setup=install.setup_command(),
         warning=install.WARNING,
     )
-    cli.output(data, as_json, text)
+    told = (hint,) if instance.kind == registrations.SANDBOX else (text, hint)
+    cli.output(data, as_json, "\n\n".join(str(sentence) for sentence in told if sentence is not None))
 
 
 def _shared(instance: Instance) -> Registration:
     found = registrations.shared_of(instance.id)
-    return found or registrations.create(instance.id, str(settings.get("branding_name")))
+    if found is not None:
+        return found
+    return registrations.create(instance.id, str(settings.get("branding_name")), base_url=address.public())
 
 
 def _own(instance: Instance, name: str) -> Registration:
@@ -100,7 +123,7 @@ def _own(instance: Instance, name: str) -> Registration:
         return registrations.get(bot.registration_id)
     # In one transaction: a registration without its bot would be found by nobody.
     with transaction():
-        made = registrations.create(instance.id, bot.name, shared=False)
+        made = registrations.create(instance.id, bot.name, shared=False, base_url=address.public())
         bots.update(bot.id, {"registration_id": made.id})
     return made
 
@@ -117,7 +140,7 @@ def _table(shown: list[dict[str, Any]]) -> None:
     cli.table(([each[column] for column in columns] for each in shown), head=columns)
     for each in shown:
         for problem in each["problems"]:
-            click.echo(f"{each['id']}: {problem}")
+            click.echo(f"{each['id']}, {each['name']} in {each['instance']}: {problem}")
 
 
 COMMANDS: list[click.Command] = [talk]

@@ -17,6 +17,7 @@ from app.accounts import instances, people
 from app.accounts.models import Instance
 from app.bots import store as bots
 from app.inbox.models import Delivery
+from app.inbox.reasons import meaning
 from app.infra import cli, clock, http, netguard
 from app.infra.db import reading
 from app.infra.errors import BadInput, NotFound
@@ -96,7 +97,7 @@ def _registration(instance: Instance, bot: str | None) -> Registration:
         return registrations.get(found.registration_id)
     shared = registrations.shared_of(instance.id) or next(iter(registrations.of_instance(instance.id)), None)
     if shared is None:
-        raise NotFound(say("{name} has no registration yet: run `manage.py talk register`.", name=instance.name))
+        raise NotFound(say("{name} has no registration yet: run `python manage.py talk register`.", name=instance.name))
     return shared
 
 
@@ -222,7 +223,11 @@ def _reply(text: str, reply_to: int | None, reference_id: str | None) -> dict[st
 
 
 def _print(result: Mapping[str, Any]) -> None:
-    click.echo(f"{result['event_id']}: {result['state']} ({result['reason']})")
+    told = meaning(result["reason"])
+    reason = f": {result['reason']}" if result["reason"] else ""
+    click.echo(f"Event {result['event_id']}: {result['state']}{reason}")
+    if told is not None and not result["replies"]:
+        click.echo(str(told))
     for reply in result["replies"]:
         click.echo(f"\n{reply['text']}")
 
