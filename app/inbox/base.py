@@ -16,8 +16,9 @@ End = Literal["done", "ignored", "waiting", "unknown", "dead", "later"]
 class Verdict:
     """What became of a delivery: one of the last states of an inbox row, or "later".
 
-    "later" puts the row back into the queue for `delay` seconds without counting it as a failed attempt; "waiting" frees
-    the room's lane until somebody decides (a paused turn). `detail` is for operators, in words, without message text.
+    "later" puts the row back into the queue for `delay` seconds without counting it as a failed attempt; without `hold`
+    the room's later rows don't wait for it. "waiting" frees the room's lane until `claim.wake` (a paused turn, a bot's
+    first questions). `detail` is for operators, in words, without message text.
     """
 
     state: End
@@ -25,6 +26,7 @@ class Verdict:
     detail: str = ""
     turn_id: int | None = None
     delay: float = 0.0
+    hold: bool = True
 
 
 class Handler(Protocol):

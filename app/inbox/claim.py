@@ -130,8 +130,13 @@ def finish(
     return done
 
 
-def give_back(delivery: Delivery, reason: Reason, *, delay: float, detail: str = "", failed: bool = True) -> bool:
-    """Queues a claimed delivery again for `delay` seconds; `failed` counts an attempt. False when it is lost."""
+def give_back(
+    delivery: Delivery, reason: Reason, *, delay: float, detail: str = "", failed: bool = True, hold: bool = True
+) -> bool:
+    """Queues a claimed delivery again for `delay` seconds; `failed` counts an attempt. False when it is lost.
+
+    Without `hold` the later rows of the room pass it at once.
+    """
     now = clock.now()
     values = {
         "state": "queued",
@@ -139,7 +144,7 @@ def give_back(delivery: Delivery, reason: Reason, *, delay: float, detail: str =
         "detail": _detail(detail),
         "attempts": delivery.attempts + int(failed),
         "due_at": now + timedelta(seconds=delay),
-        "held_until": delivery.held_until or now + HOLD,
+        "held_until": (delivery.held_until or now + HOLD) if hold else now,
     }
     with transaction() as session:
         return changed(session.execute(update(Delivery).where(*_claimed(delivery)).values(values))) == 1
@@ -159,6 +164,17 @@ def retry(delivery_id: int) -> bool:
     }
     with transaction() as session:
         return changed(session.execute(update(Delivery).where(*ended).values(fresh))) == 1
+
+
+def wake(delivery_id: int, reason: Reason) -> bool:
+    """Queues a delivery that waited for somebody, due at once; False when it does not wait (any more).
+
+    The caller wakes a worker, or leaves that to the sweep.
+    """
+    waits = update(Delivery).where(Delivery.id == delivery_id, Delivery.state == "waiting")
+    fresh = {"state": "queued", "reason": reason.value, "detail": None, "due_at": clock.now(), "held_until": None}
+    with transaction() as session:
+        return changed(session.execute(waits.values(fresh))) == 1
 
 
 def hurry(registration_id: int, reason: Reason) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 from app.inbox import claim
 from app.inbox.again import again
@@ -134,11 +135,15 @@ def _later(delivery: Delivery, verdict: Verdict) -> bool:
     if clock.now() - delivery.received_at > LONGEST_WAIT:
         gave_up = Verdict("dead", Reason.WAITED_TOO_LONG, f"{verdict.reason}: {verdict.detail}", verdict.turn_id)
         return again(lambda: _finish(delivery, gave_up))
-    return _put_back(delivery, verdict.reason, max(verdict.delay, 1.0), detail=verdict.detail, failed=False)
+    delay = max(verdict.delay, 1.0)
+    return _put_back(delivery, verdict.reason, delay, detail=verdict.detail, failed=False, hold=verdict.hold)
 
 
-def _put_back(delivery: Delivery, reason: Reason, delay: float, *, detail: str, failed: bool) -> bool:
-    if not again(lambda: claim.give_back(delivery, reason, delay=delay, detail=detail, failed=failed)):
+def _put_back(
+    delivery: Delivery, reason: Reason, delay: float, *, detail: str, failed: bool, hold: bool = True
+) -> bool:
+    back = partial(claim.give_back, delivery, reason, delay=delay, detail=detail, failed=failed, hold=hold)
+    if not again(back):
         return False
     if delay:
         jobs.enqueue(claim.DRAIN, delivery.instance_id, delivery.room, delay=delay)

@@ -23,11 +23,13 @@ from app.infra.errors import NotFound
 from app.infra.i18n import say
 from app.platforms import registrations, registry, rooms
 from app.platforms.base import BadPayload, IncomingEvent
-from app.rooms import deliver, events, guard, members, modes, parts
+from app.rooms import deliver, events, guard, members, modes, parts, waiting
 from app.rooms.deliver import Sent
 from app.rooms.heard import heard
 from app.rooms.models import Answer
-from app.rooms.parts import Place, Said
+from app.rooms.onboarding import asking as onboarding
+from app.rooms.orders import carry_out as orders
+from app.rooms.parts import Pause, Place, Said
 from app.rooms.thinking import listen
 from app.rooms.thinking import run as thinking
 from app.rooms.thinking.question import Question
@@ -67,7 +69,7 @@ def handle(delivery: Delivery, *, renew: Renew) -> Verdict:
     if silence is not None:
         return Verdict("ignored", silence)
     listen.note(event, place, delivery)
-    addressed = _addressed(event, place)
+    addressed = orders.for_all(event, place) or _addressed(event, place)
     bots = [*addressed.bots, *(bot for bot, _ in addressed.denied)]
     answers = owed or parts.owe(delivery.id, [bot.id for bot in bots])
     if not answers:
@@ -113,7 +115,7 @@ def _addressed(event: IncomingEvent, place: Place) -> Addressed:
         registration,
         sent_by=lambda text: members.sent_by(room, text),
         last_spoke=lambda: members.last_spoke(room, registration.id),
-        always=lambda: modes.always(room.instance_id, room.token),
+        always=lambda: onboarding.awaits(event, place) or modes.unmentioned(event, place),
         confirm=lambda bots: members.confirm(bots, event.actor, room.instance_id),
     )
 
@@ -159,27 +161,49 @@ def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) 
             parts.write(answer, place, guard.refused(rights, event, place, first=first).after(prefix))
         return None
     text = asked.addressed.text_for(version.bot)
-    said = guard.empty(version.bot, text, event, place) or guard.limited(asked.delivery, answer, place)
-    if said is None:
-        paused = deliver.paused(place)
-        if paused is not None:
-            return paused
-        said = thinking.run(
-            Question(asked.delivery, event, place, version.bot, answer, text, version.tools), renew=renew
-        )
+    question = Question(asked.delivery, event, place, version.bot, answer, text, version.tools)
+    said = _decided(question, renew)
     if said is None:
         return Sent("lost", Reason.INTERRUPTED)
+    if isinstance(said, Sent):
+        return said
+    if isinstance(said, Pause):
+        return _paused(said, answer, place, renew)
     parts.write(answer, place, said.after(prefix))
     return None
 
 
+def _decided(question: Question, renew: Renew) -> Said | Pause | Sent | None:
+    """What the bot says: to an order, as its first question, as a notice, or as the answer of its model."""
+    said = (
+        orders.carried_out(question)
+        or onboarding.next_step(question)
+        or guard.empty(question)
+        or waiting.limited(question)
+        or deliver.paused(question.place)
+    )
+    return said or thinking.run(question, renew=renew)
+
+
+def _paused(pause: Pause, answer: Answer, place: Place, renew: Renew) -> Sent:
+    """What is said meanwhile is sent, once; how the delivery waits does not depend on that."""
+    if pause.notice is not None:
+        parts.notify(answer, place, *pause.notice)
+        stopped = deliver.flush(answer.id, place, renew=renew)
+        if stopped is not None and stopped.state in ("lost", "failed"):
+            return stopped
+    return Sent(pause.state, pause.reason, pause.delay, pause.detail, pause.hold)
+
+
 def _verdict(ends: Sequence[Sent], turn_id: int | None) -> Verdict:
     """How the delivery ends, from how its answers did."""
-    states: tuple[tuple[str, End], ...] = (("lost", "later"), ("later", "later"), ("unknown", "unknown"))
+    states: tuple[tuple[str, End], ...] = (
+        *(("lost", "later"), ("later", "later"), ("waiting", "waiting"), ("unknown", "unknown")),
+    )
     for state, end in states:
         for sent in ends:
             if sent.state == state:
-                return Verdict(end, sent.reason, sent.detail, turn_id, sent.delay)
+                return Verdict(end, sent.reason, sent.detail, turn_id, sent.delay, sent.hold)
     failed = [sent for sent in ends if sent.state == "failed"]
     if failed:
         end = "ignored" if failed[0].reason == Reason.BOT_GONE else "dead"

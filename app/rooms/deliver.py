@@ -34,16 +34,26 @@ BAD_REQUEST = 400
 
 @dataclass(frozen=True)
 class Sent:
-    """What became of an answer: over (done, failed, unknown), to be sent `later`, or in another worker's hands (lost)."""
+    """What became of an answer: over (done, failed, unknown), to be given `later` or when something has happened
+    (waiting), or in another worker's hands (lost). Without `hold` the room's later messages don't wait for it."""
 
-    state: Literal["done", "failed", "unknown", "later", "lost"]
+    state: Literal["done", "failed", "unknown", "later", "waiting", "lost"]
     reason: Reason
     delay: float = 0.0
     detail: str = ""
+    hold: bool = True
 
 
 def send(answer_id: int, place: Place, *, renew: Callable[[], bool]) -> Sent:
-    """Sends the parts that are written, in order, at most one a second. `renew` keeps the lane; False stops at once."""
+    """Sends the parts that are written, in order, and tells how the answer ended."""
+    return flush(answer_id, place, renew=renew) or over(answer_id)
+
+
+def flush(answer_id: int, place: Place, *, renew: Callable[[], bool]) -> Sent | None:
+    """Sends what is written and stays silent about the rest, at most one message a second; None when all of it is out.
+
+    `renew` keeps the lane; False stops at once.
+    """
     last_post = 0.0
     for part in _parts(answer_id):
         if part.state == "sending":
@@ -62,7 +72,7 @@ def send(answer_id: int, place: Place, *, renew: Callable[[], bool]) -> Sent:
         stopped = _settle(part, place, _post(part, place))
         if stopped is not None:
             return stopped
-    return over(answer_id)
+    return None
 
 
 def over(answer_id: int) -> Sent:
@@ -131,7 +141,12 @@ def _claim(part: Part) -> bool:
     """Says that this part is being sent; False when somebody else does."""
     written = update(Part).where(Part.id == part.id, Part.state == "written")
     with transaction() as session:
-        return changed(session.execute(written.values(state="sending", attempts=Part.attempts + 1))) == 1
+        return (
+            changed(
+                session.execute(written.values(state="sending", attempts=Part.attempts + 1, claimed_at=clock.now()))
+            )
+            == 1
+        )
 
 
 def _close(part: Part, state: str, status: int | None = None) -> None:

@@ -45,6 +45,7 @@ class Part(Base):
     """One message that we send. `state`: written, sending, sent, refused, unknown.
 
     `reference_id` is stable over every try; `text_digest` finds the bot that a quoted text came from (kept 30 days).
+    A notice (that it thinks, that it waits, a first question) is no part of the answer: its `sequence` is below zero.
     """
 
     __tablename__ = prefixed("parts")
@@ -57,6 +58,7 @@ class Part(Base):
     id: Mapped[int] = mapped_column(Id, primary_key=True, autoincrement=True)
     answer_id: Mapped[int] = mapped_column(ForeignKey(prefixed("answers.id"), ondelete="CASCADE"))
     sequence: Mapped[int] = mapped_column()
+    kind: Mapped[str] = mapped_column(String(16), default="answer", doc="answer, or a notice: thinking, waits, asks")
     registration_id: Mapped[int] = mapped_column(Id)
     instance_id: Mapped[int] = mapped_column(Id)
     room: Mapped[str] = mapped_column(String(64))
@@ -67,6 +69,7 @@ class Part(Base):
     reference_id: Mapped[str] = mapped_column(String(64), unique=True)
     state: Mapped[str] = mapped_column(String(16), default="written")
     attempts: Mapped[int] = mapped_column(default=0)
+    claimed_at: Mapped[datetime | None] = mapped_column(UtcDateTime, doc="when its last post began")
     status: Mapped[int | None] = mapped_column(doc="the last HTTP status")
     sent_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

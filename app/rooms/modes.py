@@ -12,7 +12,9 @@ from app.infra.db import insert_once, reading, transaction
 from app.infra.errors import BadInput
 from app.infra.i18n import say
 from app.infra.jobs import table
+from app.platforms.base import IncomingEvent
 from app.rooms.models import RoomBot
+from app.rooms.parts import Place
 
 Mode = Literal["mention", "always"]
 MODES: tuple[Mode, ...] = ("mention", "always")
@@ -60,3 +62,8 @@ def always(instance_id: int, room: str) -> int | None:
     )
     with reading() as session:
         return session.scalar(query)
+
+
+def unmentioned(event: IncomingEvent, place: Place) -> int | None:
+    """The bot that a message is for which mentions none and replies to none."""
+    return always(place.room.instance_id, place.room.token)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from sqlalchemy import Select, delete, select, update
 
@@ -62,6 +63,27 @@ class Said:
             return self
         gap = "\n\n" if BEGINS_LINE.match(self.text) else ""
         return replace(self, text=prefix + gap + self.text.lstrip("\n"))
+
+
+Notice = Literal["thinking", "waits", "asks"]
+NOTICES: Mapping[Notice, int] = {"thinking": -1, "waits": -2, "asks": -3}
+"""What may be said besides the answer, once each for an answer, and the sequence of its part."""
+KINDS: Mapping[int, Notice] = {sequence: kind for kind, sequence in NOTICES.items()}
+
+
+@dataclass(frozen=True)
+class Pause:
+    """That a bot can't answer now: in `delay` seconds (`later`), or when something has happened (`waiting`).
+
+    `notice` is said meanwhile, once for an answer. Without `hold` the room's later messages don't wait for this one.
+    """
+
+    state: Literal["later", "waiting"]
+    reason: Reason
+    delay: float = 0.0
+    notice: tuple[Notice, str] | None = None
+    hold: bool = True
+    detail: str = ""
 
 
 def owe(delivery_id: int, bot_ids: Sequence[int]) -> Sequence[Answer]:
@@ -124,6 +146,17 @@ def write(answer: Answer, place: Place, said: Said) -> None:
         said.also()
 
 
+def notify(answer: Answer, place: Place, kind: Notice, text: str) -> bool:
+    """Writes a notice, ready to be sent; False when it was written before: each kind is said once for an answer."""
+    with transaction() as session:
+        sequence = NOTICES[kind]
+        stands = select(Part.id).where(Part.answer_id == answer.id, Part.sequence == sequence)
+        if session.scalar(stands) is not None:
+            return False
+        session.add(_part(answer, place, sequence, neutralised(clean_text(text)), clock.now()))
+    return True
+
+
 def give_up(answer: Answer, reason: Reason) -> None:
     """Ends an answer that can't be given."""
     due = update(Answer).where(Answer.id == answer.id, Answer.state.in_(("due", "running")))
@@ -171,7 +204,8 @@ def _part(answer: Answer, place: Place, sequence: int, text: str, now: datetime)
         instance_id=place.room.instance_id,
         room=place.room.token,
         bot_id=answer.bot_id,
-        reply_to=place.reply_to if sequence == 0 else None,
+        kind=KINDS.get(sequence, "answer"),
+        reply_to=place.reply_to if sequence <= 0 else None,
         text=text,
         text_digest=text_digest,
         reference_id=hashlib.sha256(name.encode()).hexdigest(),
