@@ -25,6 +25,10 @@ class Reason(StrEnum):
     TOLD_LIMIT = "told_limit", say("A limit was reached, and the room was told when to try again.")
     TOLD_DENIED = "told_denied", say("The bot is not for this person, and they were told so.")
     TOLD_UNSURE = "told_unsure", say("Nobody could confirm whether this person may use the bot, and they were told so.")
+    TOLD_INTERRUPTED = (
+        "told_interrupted",
+        say("It was interrupted in the middle of its answer, and the room was told so."),
+    )
     COMMAND = "command", say("It was a command to a bot, and was carried out.")
     ONBOARDING = "onboarding", say("It was part of a bot's first questions.")
     STOPPED = "stopped", say("Somebody stopped the turn.")

@@ -161,6 +161,9 @@ class Answer:
         if shown:
             self._shown.append(shown)
             yield TextDelta(shown)
+        elif text and self._text.is_thinking:
+            # What it thinks is known when it is over; that it thinks is worth knowing now.
+            yield ReasoningDelta("")
 
 
 def _parsed(text: str) -> Any:

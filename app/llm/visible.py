@@ -98,6 +98,11 @@ class VisibleText:
         self._failures = 0
         self._retracted = False
 
+    @property
+    def is_thinking(self) -> bool:
+        """Whether reasoning is open: what comes now is not shown."""
+        return self._state == self._think
+
     def feed(self, text: str) -> str:
         """Takes the next piece; gives the visible text that is now certain."""
         if self._waiting is not None:

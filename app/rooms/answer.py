@@ -105,7 +105,8 @@ def _read(delivery: Delivery) -> tuple[IncomingEvent, Place] | Verdict:
     if instance is None or not delivery.room:
         return Verdict("ignored", Reason.UNKNOWN_EVENT, event.name)
     room = rooms.seen(instance.id, delivery.room, event.room_name, event.one_to_one)
-    return event, Place(platform, registration, instance, room, event.message_id, delivery.received_at)
+    place = Place(platform, registration, instance, room, event.message_id, delivery.received_at, event.thread)
+    return event, place
 
 
 def _addressed(event: IncomingEvent, place: Place) -> Addressed:
@@ -162,7 +163,7 @@ def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) 
         return None
     text = asked.addressed.text_for(version.bot)
     question = Question(asked.delivery, event, place, version.bot, answer, text, version.tools)
-    said = _decided(question, renew)
+    said = _decided(question, renew, prefix)
     if said is None:
         return Sent("lost", Reason.INTERRUPTED)
     if isinstance(said, Sent):
@@ -170,19 +171,20 @@ def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) 
     if isinstance(said, Pause):
         return _paused(said, answer, place, renew)
     parts.write(answer, place, said.after(prefix))
-    return None
+    return Sent("later", Reason.SEND_LATER, said.wait) if said.wait > 0 else None
 
 
-def _decided(question: Question, renew: Renew) -> Said | Pause | Sent | None:
-    """What the bot says: to an order, as its first question, as a notice, or as the answer of its model."""
+def _decided(question: Question, renew: Renew, prefix: str) -> Said | Pause | Sent | None:
+    """What the bot says: that it was interrupted, to an order, as its first question, as a notice, or its model's answer."""
     said = (
-        orders.carried_out(question)
+        thinking.interrupted(question)
+        or orders.carried_out(question)
         or onboarding.next_step(question)
         or guard.empty(question)
         or waiting.limited(question)
         or deliver.paused(question.place)
     )
-    return said or thinking.run(question, renew=renew)
+    return said or thinking.run(question, renew=renew, prefix=prefix)
 
 
 def _paused(pause: Pause, answer: Answer, place: Place, renew: Renew) -> Sent:

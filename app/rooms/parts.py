@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from sqlalchemy import Select, delete, select, update
+from sqlalchemy import Select, delete, func, select, update
+from sqlalchemy.orm import Session
 
 from app.accounts.models import Instance
 from app.inbox.reasons import Reason
@@ -23,7 +24,7 @@ from app.infra.jobs import table
 from app.platforms.base import Platform
 from app.platforms.models import Registration, Room
 from app.rooms.models import Answer, Part
-from app.rooms.neutral import digest, neutralised
+from app.rooms.neutral import ZERO_WIDTH, digest, neutralised
 from app.rooms.split import split
 
 MOST_PARTS = 8
@@ -34,7 +35,8 @@ BEGINS_LINE = re.compile(r"\s*(?:```|~~~|[-*+] |\d+[.)] |#{1,6} |>|\||\s{4})")
 
 @dataclass(frozen=True)
 class Place:
-    """Where answers to one delivery go; only the first part of an answer is a reply to `reply_to`."""
+    """Where answers to one delivery go; only the first part of an answer is a reply to `reply_to`, but in a `thread`
+    each is, so that it stays there."""
 
     platform: Platform
     registration: Registration
@@ -42,6 +44,7 @@ class Place:
     room: Room
     reply_to: int | None
     received_at: datetime
+    thread: int | None = None
 
     @property
     def language(self) -> str:
@@ -49,20 +52,34 @@ class Place:
         return self.room.language or self.instance.language
 
 
+def nothing() -> None:
+    """Stores nothing besides."""
+
+
 @dataclass(frozen=True)
 class Said:
-    """What a bot says and how the delivery ends then; an empty text is not sent. `also` is stored together with it."""
+    """What a bot says and how the delivery ends then; an empty text is not sent. `also` is stored together with it.
+
+    `continues`: something of the same answer was said before; `wait`: seconds in which the server takes nothing.
+    """
 
     text: str
     reason: Reason
-    also: Callable[[], None] = lambda: None
+    also: Callable[[], None] = nothing
+    continues: bool = False
+    wait: float = 0.0
 
     def after(self, prefix: str) -> Said:
         """The same with a name in front; what must begin a line, such as a table, begins one."""
-        if not prefix or not self.text.strip():
-            return self
-        gap = "\n\n" if BEGINS_LINE.match(self.text) else ""
-        return replace(self, text=prefix + gap + self.text.lstrip("\n"))
+        return self if self.continues else replace(self, text=prefixed(self.text, prefix))
+
+
+def prefixed(text: str, prefix: str) -> str:
+    """The text with a name in front; what must begin a line, such as a table, begins one."""
+    if not prefix or not text.strip():
+        return text
+    gap = "\n\n" if BEGINS_LINE.match(text) else ""
+    return prefix + gap + text.lstrip("\n")
 
 
 Notice = Literal["thinking", "waits", "asks"]
@@ -135,15 +152,49 @@ def begin(answer: Answer, turn_id: int | None) -> None:
 
 def write(answer: Answer, place: Place, said: Said) -> None:
     """Writes the parts of what is said, and what is stored with it, in one transaction; does nothing when parts stand."""
-    now = clock.now()
-    texts = _messages(neutralised(clean_text(said.text)), TOO_LONG.text(place.language), place.platform.max_message)
     due = update(Answer).where(Answer.id == answer.id, Answer.state.in_(("due", "running")))
-    values = {"state": "written" if texts else "done", "reason": said.reason.value}
     with transaction() as session:
+        stand = _standing(session, answer)
+        most = max(1, MOST_PARTS - stand)
+        texts = _messages(said.text, TOO_LONG.text(place.language), place.platform.max_message, most=most)
+        values = {"state": "written" if texts or stand else "done", "reason": said.reason.value}
         if changed(session.execute(due.values(values))) != 1:
             return
-        session.add_all(_part(answer, place, sequence, text, now) for sequence, text in enumerate(texts))
+        _add(session, answer, place, texts)
         said.also()
+
+
+def add(answer: Answer, place: Place, text: str, *, turn_id: int | None) -> int:
+    """Writes the next piece of an answer that is still being made, ready to be sent; gives the number of its parts.
+
+    0 where this turn may no longer speak: another worker runs one for the same answer.
+    """
+    mine = update(Answer).where(Answer.id == answer.id, Answer.state == "running", Answer.turn_id == turn_id)
+    with transaction() as session:
+        if changed(session.execute(mine.values(state="running"))) != 1:
+            return 0
+        most = max(1, MOST_PARTS - 1 - _standing(session, answer))
+        texts = _messages(text, TOO_LONG.text(place.language), place.platform.max_message, most=most)
+        _add(session, answer, place, texts)
+    return len(texts)
+
+
+def has_spoken(answer: Answer) -> bool:
+    """Whether a part of the answer itself stands in the room, or may. What was written and never sent is taken back."""
+    mine = (Part.answer_id == answer.id, Part.sequence >= 0)
+    with transaction() as session:
+        stood = session.scalar(select(Part.id).where(*mine, Part.state != "written").limit(1)) is not None
+        if not stood:
+            session.execute(delete(Part).where(*mine))
+    return stood
+
+
+def said(answer: Answer) -> str:
+    """What was said of an answer, as it stands in the room."""
+    mine = (Part.answer_id == answer.id, Part.sequence >= 0, Part.state != "refused")
+    with reading() as session:
+        texts = session.scalars(select(Part.text).where(*mine).order_by(Part.sequence)).all()
+    return "\n\n".join(texts).replace(ZERO_WIDTH, "")
 
 
 def notify(answer: Answer, place: Place, kind: Notice, text: str) -> bool:
@@ -153,7 +204,8 @@ def notify(answer: Answer, place: Place, kind: Notice, text: str) -> bool:
         stands = select(Part.id).where(Part.answer_id == answer.id, Part.sequence == sequence)
         if session.scalar(stands) is not None:
             return False
-        session.add(_part(answer, place, sequence, neutralised(clean_text(text)), clock.now()))
+        text = neutralised(clean_text(text))
+        session.add(_part(answer, place, sequence, text, clock.now(), is_reply=True))
     return True
 
 
@@ -183,18 +235,36 @@ def blank(instance_id: int, room: str, *, before: datetime) -> None:
         session.execute(update(Part).where(*here, over).values(text=""))
 
 
-def _messages(text: str, too_long: str, limit: int) -> list[str]:
+def _messages(text: str, too_long: str, limit: int, *, most: int) -> list[str]:
+    text = neutralised(clean_text(text))
     # Whatever a model wrote: no more of it is looked at than could be sent.
-    most = (MOST_PARTS + 1) * limit
-    text = text.strip() if len(text) > most else text
-    messages = split(text[:most], limit)
-    if len(messages) <= MOST_PARTS and len(text) <= most:
+    longest = (most + 1) * limit
+    text = text.strip() if len(text) > longest else text
+    messages = split(text[:longest], limit)
+    if len(messages) <= most and len(text) <= longest:
         return messages
-    messages = split(text[:most], limit - len(too_long) - 2)[:MOST_PARTS]
+    messages = split(text[:longest], limit - len(too_long) - 2)[:most]
     return [*messages[:-1], f"{messages[-1]}\n\n{too_long}"]
 
 
-def _part(answer: Answer, place: Place, sequence: int, text: str, now: datetime) -> Part:
+def _standing(session: Session, answer: Answer) -> int:
+    """How many parts of the answer itself were written."""
+    mine = (Part.answer_id == answer.id, Part.sequence >= 0)
+    return session.scalar(select(func.count()).select_from(Part).where(*mine)) or 0
+
+
+def _add(session: Session, answer: Answer, place: Place, texts: Sequence[str]) -> None:
+    """The next parts of an answer; the first of all is a reply, unless a notice that it is worked on was one."""
+    now = clock.now()
+    first = _standing(session, answer)
+    thinking = select(Part.id).where(Part.answer_id == answer.id, Part.sequence == NOTICES["thinking"])
+    replied = first > 0 or session.scalar(thinking) is not None
+    for number, text in enumerate(texts):
+        is_reply = place.thread is not None or (not replied and number == 0)
+        session.add(_part(answer, place, first + number, text, now, is_reply=is_reply))
+
+
+def _part(answer: Answer, place: Place, sequence: int, text: str, now: datetime, *, is_reply: bool) -> Part:
     text_digest = digest(text)
     name = f"{answer.id}\0{answer.created_at.isoformat()}\0{sequence}\0{text_digest}"
     return Part(
@@ -205,7 +275,7 @@ def _part(answer: Answer, place: Place, sequence: int, text: str, now: datetime)
         room=place.room.token,
         bot_id=answer.bot_id,
         kind=KINDS.get(sequence, "answer"),
-        reply_to=place.reply_to if sequence <= 0 else None,
+        reply_to=place.reply_to if is_reply else None,
         text=text,
         text_digest=text_digest,
         reference_id=hashlib.sha256(name.encode()).hexdigest(),

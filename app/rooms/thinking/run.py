@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -26,7 +27,10 @@ from app.infra.i18n import say
 from app.llm import endpoints
 from app.llm.endpoints import Resolved
 from app.rooms import parts
-from app.rooms.parts import Said
+from app.rooms.deliver import Sent
+from app.rooms.parts import Said, nothing
+from app.rooms.speaking.links import Known
+from app.rooms.speaking.speech import Speech, Unsaid
 from app.rooms.split import closed
 from app.rooms.thinking import memory, steps
 from app.rooms.thinking.question import Question
@@ -49,6 +53,7 @@ STATUSES: Mapping[str, Status] = {"error": "error", "empty": "error", "cancelled
 BROKEN = say("Something went wrong on our side while I worked on this; it was recorded. Please ask again.")
 NOTHING = say("I have no answer to this. Please ask again in other words.")
 CUT = say("This answer is incomplete.")
+INTERRUPTED = say("I was interrupted here, and can't go on with this answer. Please ask again.")
 
 Renew = Callable[[], bool]
 
@@ -63,21 +68,29 @@ class Run:
 
     question: Question
     trace: Recorder
+    speech: Speech
     resolved: Resolved | None = None
     sources: list[tuple[str, str]] = field(default_factory=list)
 
 
-def run(question: Question, *, renew: Renew) -> Said | None:
-    """What the bot says, a sentence of apology included; None when another worker has taken over.
+def run(question: Question, *, renew: Renew, prefix: str = "") -> Said | Sent | None:
+    """What the bot says at the end, a sentence of apology included; None when another worker has taken over.
 
-    Raises SQLAlchemyError only: a database that is away for a moment costs another try, and no apology.
+    What takes long is said in pieces while it is made (rooms.speaking), the first after `prefix`; then only the rest is
+    given here. Sent: nothing more can be said to this room. Raises SQLAlchemyError only: a database that is away for a
+    moment costs another try, and no apology.
     """
-    turn = Run(question, Recorder(_begin(question)))
+    turn_id = _begin(question)
+    known = Known(hosts=_hosts(question))
+    turn = Run(question, Recorder(turn_id), Speech(question, turn_id, prefix, renew, known))
     try:
         finished = _think(turn, renew)
     except LaneLost:
         turn.trace.finish("interrupted", ended="lane_lost")
         return None
+    except Unsaid as stopped:
+        turn.trace.finish("interrupted", ended=stopped.sent.state, detail=stopped.sent.detail)
+        return None if stopped.sent.state == "lost" else stopped.sent
     except SQLAlchemyError as error:
         turn.trace.finish("interrupted", detail=type(error).__name__)
         raise
@@ -113,12 +126,15 @@ def _think(turn: Run, renew: Renew) -> Finished:
     resolved = endpoints.resolve(question.bot.model, language=question.place.language, bot=question.bot.name)
     turn.resolved = resolved
     memory.remember(question)
-    with closing(loop.run(_turn(question, resolved))) as events:  # type: ignore[type-var]
+    given = _turn(question, resolved)
+    turn.speech.known.learn(message.content for message in given.messages if isinstance(message.content, str))
+    with closing(loop.run(given)) as events:  # type: ignore[type-var]
         for event in events:
             first = isinstance(event, ModelAsked) and event.number == 1
             if not renew() or (first and not claim.running(question.delivery)):
                 raise LaneLost
             steps.note(question, resolved, turn.trace, event)
+            turn.speech.take(event)
             if isinstance(event, ToolFinished):
                 turn.sources += event.sources
             if isinstance(event, Finished):
@@ -183,19 +199,39 @@ def _least(*numbers: int | None) -> int | None:
 
 def _said(turn: Run, finished: Finished) -> Said:
     """What is said, marked when it is incomplete, and what of it is remembered; an apology is not."""
-    language, text = turn.question.place.language, finished.text
+    language, speech = turn.question.place.language, turn.speech
+    text, whole = speech.rest(finished.text), speech.whole(finished.text)
     notice = "" if finished.notice is None else finished.notice.text(language)
+    sources = list(dict.fromkeys(turn.sources))
+    incomplete = finished.incomplete or (bool(whole.strip()) and not finished.text.strip())
+    remembered = partial(memory.remember_answer, turn.question, whole, sources=sources, incomplete=incomplete)
     if finished.ended == "cancelled":
-        return Said("", Reason.STOPPED)
-    if not text.strip():
+        return Said("", Reason.STOPPED, remembered if whole.strip() else nothing, continues=True)
+    if not whole.strip():
         return Said(notice or NOTHING.text(language), Reason.TOLD_ERROR)
-    incomplete = finished.incomplete
     if incomplete:
         notice = notice or CUT.text(language)
-    sources = list(dict.fromkeys(turn.sources))
-    remembered = partial(memory.remember_answer, turn.question, text, sources=sources, incomplete=incomplete)
     reason = Reason.ANSWERED_INCOMPLETE if incomplete else Reason.ANSWERED
-    return Said(f"{closed(text)}\n\n{notice}" if notice else text, reason, remembered)
+    text = "\n\n".join(filter(str.strip, (closed(text), notice))) if notice else text
+    return Said(text, reason, remembered, continues=speech.pieces > 0, wait=speech.wait)
+
+
+def interrupted(question: Question) -> Said | None:
+    """The sentence that ends an answer which a dead worker had begun to say; None where nothing of it stands.
+
+    The model is not asked again for it: the room has read the beginning.
+    """
+    if question.answer.state != "running" or not parts.has_spoken(question.answer):
+        return None
+    said = parts.said(question.answer)
+    remembered = partial(memory.remember_answer, question, said, sources=[], incomplete=True)
+    return Said(INTERRUPTED.text(question.place.language), Reason.TOLD_INTERRUPTED, remembered, continues=True)
+
+
+def _hosts(question: Question) -> frozenset[str]:
+    """The hosts that may always be linked: the server of the room itself, and what an administrator lists."""
+    own = urlsplit(question.place.instance.url).hostname
+    return frozenset(host.lower() for host in (own, *settings.get("link_hosts")) if host)
 
 
 def _close(turn: Run, finished: Finished) -> None:
