@@ -39,6 +39,9 @@ class Handler(Protocol):
     def __call__(self, delivery: Delivery, *, renew: Callable[[], bool]) -> Verdict: ...
 
 
+Overtake = Callable[[int, str], object]
+"""Looks at what waits in a room (instance id, token) while another worker has it: rooms.orders.stop.overtake."""
+
 Apology = Callable[[Delivery], object]
 """Tells the room in one sentence that a message could not be answered: rooms.answer.apologise. Called at most once a
 delivery; it says nothing where an answer, or a part of one, stands in the room already."""

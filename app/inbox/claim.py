@@ -177,6 +177,14 @@ def wake(delivery_id: int, reason: Reason) -> bool:
         return changed(session.execute(waits.values(fresh))) == 1
 
 
+def give_up(delivery_id: int, reason: Reason) -> bool:
+    """Closes a delivery that waits, or is queued again, as done; False when somebody works on it by now."""
+    waits = update(Delivery).where(Delivery.id == delivery_id, Delivery.state.in_(("waiting", "queued")))
+    with transaction() as session:
+        done = waits.values(state="done", reason=reason.value, finished_at=clock.now())
+        return changed(session.execute(done)) == 1
+
+
 def hurry(registration_id: int, reason: Reason) -> int:
     """Makes due what waits for that reason; gives the number of rows. The sweep wakes their rooms within seconds."""
     waiting = update(Delivery).where(

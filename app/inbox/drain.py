@@ -13,7 +13,7 @@ from functools import partial
 
 from app.inbox import claim
 from app.inbox.again import again
-from app.inbox.base import Apology, Handler, Verdict
+from app.inbox.base import Apology, Handler, Overtake, Verdict
 from app.inbox.claim import HeldLane
 from app.inbox.models import Delivery
 from app.inbox.reasons import Reason
@@ -46,13 +46,19 @@ class Lease:
         return self.kept
 
 
-def run(instance_id: int, room: str, *, handle: Handler, apologise: Apology) -> None:
-    """Works the room's due deliveries in order, until none is due or another worker has the room."""
+def run(
+    instance_id: int, room: str, *, handle: Handler, apologise: Apology, overtake: Overtake = lambda *_: None
+) -> None:
+    """Works the room's due deliveries in order, until none is due or another worker has the room.
+
+    Then `overtake` looks at what waits behind the message that is worked.
+    """
     until = clock.monotonic() + TURN_SECONDS
     # Asked before, so that the many wake-ups of a busy room write nothing; and after each release, so that none is lost.
     while claim.ready(instance_id, room):
         lane = again(lambda: claim.take_lane(instance_id, room, claim.new_holder()))
         if lane is None:
+            overtake(instance_id, room)
             return
         try:
             rest = _work_off(lane, until, handle=handle, apologise=apologise)

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Row, Select, select
 
 from app.accounts.models import Instance
+from app.conversations import cancel
 from app.inbox import claim
 from app.inbox.models import Delivery
 from app.inbox.reasons import meaning
@@ -83,6 +84,7 @@ def retry(delivery_id: int, instance_id: int | None = None, *, force: bool = Fal
         raise Conflict(say("Its answer may stand in the room already. Only with force it is answered again."))
     if not row.has_body:
         raise Conflict(say("What it said was removed when its time was over; it can't be answered any more."))
+    cancel.withdraw(delivery_id)
     if not claim.retry(delivery_id):
         raise Conflict(say("Somebody else changed this event in this moment; look at it again."))
     return found(delivery_id, instance_id)

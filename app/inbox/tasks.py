@@ -6,13 +6,14 @@ from app.inbox import blank, claim, drain
 from app.infra import jobs
 from app.infra.db import transaction
 from app.rooms import answer
+from app.rooms.orders import stop
 from app.settings import store
 
 
 @jobs.task(claim.DRAIN, queue=jobs.TURNS)
 def work_off(instance_id: int, room: str) -> None:
     """Works the due deliveries of one room."""
-    drain.run(instance_id, room, handle=answer.handle, apologise=answer.apologise)
+    drain.run(instance_id, room, handle=answer.handle, apologise=answer.apologise, overtake=stop.overtake)
 
 
 @jobs.task(claim.WAKE, queue=jobs.TURNS)

@@ -66,6 +66,11 @@ def bound(room_id: int) -> Sequence[int]:
         return session.scalars(query.order_by(RoomBinding.id)).all()
 
 
+def speak(instance_id: int, token: str, language: str | None) -> None:
+    """In which language a bot's own sentences are said there; None: that of the instance."""
+    _change(instance_id, token, language=language)
+
+
 def members_changed(instance_id: int, token: str) -> None:
     """Somebody came or went: what was known of the members is stale."""
     _change(instance_id, token, members_changed_at=clock.now())

@@ -76,5 +76,9 @@ def empty(question: Question) -> Said | None:
     if event.files or event.parent is not None or any(unicodedata.category(char)[0] not in "PZC" for char in text):
         return None
     name = f'"{bot.mention_name}"' if " " in bot.mention_name else bot.mention_name
-    line = say("I am {bot}. Write your question in the same message as my name: @{name} ...", bot=bot.name, name=name)
+    line = say(
+        "I am {bot}. Write your question in the same message as my name: `@{name} ...`; `@{name} help` tells more.",
+        bot=bot.name,
+        name=name,
+    )
     return Said(line.text(question.place.language), Reason.ANSWERED)

@@ -19,6 +19,7 @@ from app.platforms import rooms
 from app.platforms.base import Actor
 from app.platforms.models import Room
 from app.rooms import members, modes
+from app.rooms.orders import state
 
 blueprint = Blueprint("rooms", __name__, url_prefix="/api/v1/rooms")
 
@@ -26,7 +27,7 @@ blueprint = Blueprint("rooms", __name__, url_prefix="/api/v1/rooms")
 @blueprint.put("/<token>/bots/<int:id>/mode")
 @auth.access("user")
 def mode(token: str, id: int) -> ResponseReturnValue:
-    """Sets how a bot responds in a room: {"mode": "mention" | "always"}; for administrators and the room's moderators.
+    """Sets how a bot responds in a room: {"mode": "mention" | "thread" | "always"}; for administrators and moderators.
 
     Administrators may name another instance than their own with ?instance=NAME.
     """
@@ -41,6 +42,24 @@ def mode(token: str, id: int) -> ResponseReturnValue:
     body.only(values, {"mode"})
     chosen = modes.read(body.needed(values, "mode", str))
     return asdict(modes.choose(room.instance_id, room.token, bot_id=bot.id, mode=chosen))
+
+
+@blueprint.get("")
+@auth.access("administrator")
+def listed() -> ResponseReturnValue:
+    """The rooms of an instance (your own, or ?instance=NAME), with their bots, memory and language."""
+    asking = auth.identity()
+    chosen = request.args.get("instance")
+    return {
+        "rooms": [asdict(room) for room in state.listed(instances.chosen(chosen).id if chosen else asking.instance_id)]
+    }
+
+
+@blueprint.get("/<token>")
+@auth.access("user")
+def shown(token: str) -> ResponseReturnValue:
+    """One room, for administrators and the room's moderators."""
+    return asdict(state.of(_room(auth.identity(), token)))
 
 
 def _room(asking: Identity, token: str) -> Room:

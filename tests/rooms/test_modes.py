@@ -62,7 +62,7 @@ def test_an_administrator_sets_the_mode_by_the_api(client: Any, place: Place) ->
     bot = make_bot(place)
     answer = put(client, place, bot.id, bearer(place, "carol", admin=True))
     assert answer.status_code == 200
-    assert answer.json == {"room": place.room.token, "bot_id": bot.id, "mode": "always"}
+    assert answer.json == {"room": place.room.token, "bot_id": bot.id, "mode": "always", "instead_of": None}
     assert modes.always(place.instance.id, place.room.token) == bot.id
 
 
@@ -121,7 +121,7 @@ def test_the_command_sets_the_mode(app: Any, place: Place) -> None:
     [group] = commands.COMMANDS
     runner = app.test_cli_runner()
     done = runner.invoke(group, ["mode", place.room.token, "@atlas", "always", "--json"])
-    assert json.loads(done.output) == {"room": place.room.token, "bot_id": bot.id, "mode": "always"}
+    assert json.loads(done.output) == {"room": place.room.token, "bot_id": bot.id, "mode": "always", "instead_of": None}
     assert modes.always(place.instance.id, place.room.token) == bot.id
     assert runner.invoke(group, ["mode", "nowhere1", "atlas", "always"]).exit_code != 0
     assert runner.invoke(group, ["mode", place.room.token, "nobody", "always"]).exit_code != 0

@@ -12,6 +12,15 @@ def awaits(event: IncomingEvent, place: Place) -> int | None:
     return None
 
 
+def restart(question: Question) -> Said | Pause | None:
+    """Begins the questions again; None where the bot has none."""
+    return None
+
+
+def forget(instance_id: int, room: str, bot_id: int) -> None:
+    """Forgets what was asked and answered in a room, and whatever is being asked."""
+
+
 def next_step(question: Question) -> Said | Pause | None:
     """The first or the next question, or what is said at the end; None where the bot has nothing (more) to ask."""
     return None
