@@ -57,11 +57,14 @@ class Resolved:
     def reference(self) -> str:
         return f"{self.endpoint}:{self.model}"
 
-    def due_in(self) -> float:
-        """Seconds until the rate limits let this model, or the one that stands in for it, be asked; 0 is now."""
+    def due_in(self, *, ahead: int = 0) -> float:
+        """Seconds until the rate limits let this model, or the one that stands in for it, be asked; 0 is now.
+
+        `ahead` is the number of turns that wait for the same and come first.
+        """
         if isinstance(self.chat, PatientModel):
-            return self.chat.due_in(self.model)
-        return self.chat.due_in() if isinstance(self.chat, FallbackModel) else 0.0
+            return self.chat.due_in(self.model, ahead=ahead)
+        return self.chat.due_in(ahead=ahead) if isinstance(self.chat, FallbackModel) else 0.0
 
 
 @dataclass(frozen=True)
