@@ -62,17 +62,21 @@ tried = _Tried()
 
 
 def models(*, refresh: bool = False) -> list[ModelOption]:
-    """What may be chosen, of all endpoints in their order. A list older than 300 s is asked for again."""
+    """What bots may be given, of all endpoints in their order. A list older than 300 s is asked for again."""
     known = endpoints.all()
     old = [info for info in known if refresh or _is_old(info)]
     if old:
         _renew(old)
         known = endpoints.all()
-    allowed = store.get("allowed_models")
+    values = store.several("allowed_models", "allow_multiple_models", "default_model")
+    allowed = values["allowed_models"]
     options = [
-        _option(info.name, model) for info in known for model in _listed(info) if permitted(info, model, allowed)
+        *(_option(info.name, model) for info in known for model in _listed(info) if permitted(info, model, allowed)),
+        _option(endpoints.OFFLINE, offline.MODEL),
     ]
-    return [*options, _option(endpoints.OFFLINE, offline.MODEL)]
+    if values["allow_multiple_models"]:
+        return options
+    return [option for option in options if option.reference == values["default_model"]]
 
 
 def permitted(info: EndpointInfo, model: str, allowed: Iterable[str]) -> bool:

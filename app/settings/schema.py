@@ -62,7 +62,7 @@ SETTINGS: tuple[Setting, ...] = (
         most=1,
         optional=True,
     ),
-    Setting("allow_multiple_models", "bool", False, say("Whether a bot may use another model than the default one.")),
+    Setting("allow_multiple_models", "bool", True, say("Whether a bot may use another model than the default one.")),
     Setting("allowed_models", "list", [], say("The models that bots may use, as endpoint:model. Empty: all of them.")),
     Setting(
         "max_output_tokens",

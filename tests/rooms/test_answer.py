@@ -376,6 +376,14 @@ def test_an_unknown_endpoint_and_a_forbidden_model_are_told(house: House) -> Non
     assert asked(house).reason == "answered"
 
 
+def test_a_bot_with_a_model_of_its_own_answers_with_the_default_where_it_may_have_none(house: House) -> None:
+    house.bot("muse", model="primary:other")
+    asked(house, "@muse hi")
+    store.set("allow_multiple_models", False)
+    assert asked(house, "@muse hi").reason == "answered"
+    assert [chat.body["model"] for chat in house.model.chats] == ["other", "case-model"]
+
+
 def test_a_message_too_long_for_the_model_is_told(house: House) -> None:
     endpoints.remember_models("primary", [endpoints.ModelInfo("case-model", 1000)], None)
     assert asked(house, "@atlas " + "word " * 5000).reason == "told_error"
