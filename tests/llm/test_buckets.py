@@ -238,6 +238,17 @@ def test_a_refusal_that_names_a_time_keeps_everybody_off_the_model(app: Flask, a
     assert buckets.due_in("primary", "other", {}) == 0.0
 
 
+def test_a_test_of_its_endpoint_opens_a_model_again_whose_server_asked_for_a_pause(
+    app: Flask, model_server: ModelServer
+) -> None:
+    endpoints.save("primary", url=model_server.url, model="case-model")
+    for name in ("primary", "secondary"):
+        buckets.heed(name, "case-model", {}, named=600.0, refused=True)
+    catalog.test("primary")
+    assert buckets.due_in("primary", "case-model", {}) == 0
+    assert buckets.due_in("secondary", "case-model", {}) > 500
+
+
 def test_a_list_of_models_is_no_call(app: Flask, model_server: ModelServer) -> None:
     endpoints.save("primary", url=model_server.url, model="case-model")
     store.set("rate_limits", {"primary": {"day": 1}})

@@ -105,6 +105,13 @@ def heed(
         log.exception("the pause that the endpoint %s asked for was not kept", endpoint)
 
 
+def forget_pauses(endpoint: str) -> None:
+    """Lets everybody ask the models of an endpoint again whose server asked for a pause."""
+    with transaction() as session:
+        paused = update(ModelRate).where(ModelRate.endpoint == endpoint, ModelRate.blocked_until.is_not(None))
+        session.execute(paused.values(blocked_until=None))
+
+
 def refused(seconds: float) -> ModelError:
     """The error of a call that would exceed a limit; its sentence names the waiting time."""
     sentence = say(

@@ -52,9 +52,13 @@ def test_two_rooms_of_one_person_can_not_be_abused_to_take_the_last_place_twice(
     turns = [turn(f"room{number}") for number in range(12)]
     got = at_once(any_app, [lambda one=one: ask(one, limits) for one in turns])
     assert sum(slot.wait is None for slot in got) == 3 == begun()
-    waits = sorted(slot.seconds for slot in got if slot.wait is not None)
-    for number, seconds in enumerate(waits):
-        assert 60 * (number // 3 + 1) - 2 < seconds < 60 * (number // 3 + 1) + 3 * MARGIN
+    with reading() as session:
+        starts = session.scalars(select(TurnSlot.at).where(TurnSlot.state == "begun").order_by(TurnSlot.at)).all()
+    waits = sorted(slot.wait.until for slot in got if slot.wait is not None)
+    assert len(waits) == 9
+    for number, until in enumerate(waits):
+        minutes = timedelta(minutes=number // 3 + 1)
+        assert starts[number % 3] + minutes < until < starts[-1] + minutes + timedelta(seconds=3 * MARGIN)
 
 
 def test_many_people_in_many_rooms_lock_each_other_out_of_nothing(any_app: Flask) -> None:
