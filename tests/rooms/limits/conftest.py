@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -37,9 +36,6 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 def terms(*, room: int = 0, person: int = 0, longest: float = 60, mark: str = "mark") -> Terms:
     return Terms(room, person, timedelta(minutes=longest), 5.0, mark)
-
-
-Turn = Callable[..., Asking]
 
 
 def turn(room: str = "room", actor: str = "users/mira", *, state: str = "queued", instance_id: int = 1) -> Asking:
