@@ -73,7 +73,8 @@ class Finished:
     """The last event of every turn.
 
     `text` is the answer, empty only when `ended` is "error", "empty" or "cancelled"; `incomplete` says that it must be
-    marked; `notice` is the sentence that goes with it or stands instead of it; `detail` is for the trace.
+    marked; `notice` is the sentence that goes with it or stands instead of it; `detail` is for the trace; `retry_after`
+    is in how many seconds the model may be asked again, where a limit ended it that names a time.
     """
 
     text: str
@@ -85,6 +86,7 @@ class Finished:
     usage: Usage = field(default_factory=Usage)
     model_calls: int = 0
     tool_calls: int = 0
+    retry_after: float | None = None
 
 
 AgentEvent = (

@@ -207,7 +207,13 @@ class Progress:
         text = (error.text or "".join(self.heard)).strip()
         kind = error.error_class.value
         return self._end(
-            text, "error", incomplete=bool(text), notice=error.sentence, error_class=kind, detail=error.detail
+            text,
+            "error",
+            incomplete=bool(text),
+            notice=error.sentence,
+            error_class=kind,
+            detail=error.detail,
+            retry_after=error.retry_after,
         )
 
     def _with_text(self, text: str, ended: EndReason) -> Finished:

@@ -18,6 +18,7 @@ from app.infra import changes, clock
 from app.infra.db import Base, changed, clean_text, prefixed, reading, transaction
 from app.infra.errors import Conflict, NotFound
 from app.infra.i18n import say
+from app.llm import endpoints
 from app.platforms.models import Registration
 
 DOCTYPE = "bot"
@@ -50,6 +51,7 @@ def create(
     """
     given = {"name": "", "mention_name": "", "system_prompt": "", "state": "approved"} | dict(values)
     checked = form.read(given)
+    _check_model(checked.get("model"))
     assigned = checked.pop("tools", [])
     form.together(checked, assigned=assigned, known=tools)
     now = clock.now()
@@ -88,6 +90,9 @@ def change(bot: Bot, values: Mapping[str, Any]) -> dict[str, Any]:
     checked = form.read(values)
     if checked.pop("mention_name", bot.mention_name) != bot.mention_name:
         form.refuse({"mention_name": say("A mention name never changes; make another bot instead.")})
+    # A model that may no longer be used stands in the way of no other change.
+    if checked.get("model") != bot.model:
+        _check_model(checked.get("model"))
     return checked
 
 
@@ -206,6 +211,11 @@ def _set(session: Session, bot: Bot, checked: Mapping[str, Any]) -> None:
     _check_registration(session, bot, checked)
     for name, value in checked.items():
         setattr(bot, name, value)
+
+
+def _check_model(reference: str | None) -> None:
+    sentence = None if reference is None else endpoints.refusal(reference)
+    form.refuse({} if sentence is None else {"model": sentence})
 
 
 def _check_registration(session: Session, bot: Bot, checked: Mapping[str, Any]) -> None:

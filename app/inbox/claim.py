@@ -11,7 +11,7 @@ holder that lost its lane still writes is refused, because its row's number of a
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,6 +33,7 @@ UNFINISHED = ("claimed", "running")
 # A wake-up of a fresh row is on its way; the sweep looks for those that lost it.
 FRESH = timedelta(seconds=2)
 SWEEP_ROOMS = 1000
+HURRIED = 200
 DETAIL_CHARS = 4000
 DRAIN = "inbox.drain"
 WAKE = "inbox.wake"
@@ -192,6 +193,20 @@ def hurry(registration_id: int, reason: Reason) -> int:
     )
     with transaction() as session:
         return changed(session.execute(waiting.values(due_at=clock.now())))
+
+
+def hurry_limited(delivery_ids: Sequence[int]) -> list[tuple[int, str]]:
+    """Makes those of these due that wait for a limit; gives their rooms (instance id, token). The caller wakes them."""
+    now = clock.now()
+    rooms: set[tuple[int, str]] = set()
+    for start in range(0, len(delivery_ids), HURRIED):
+        these = and_(Delivery.id.in_(delivery_ids[start : start + HURRIED]), Delivery.due_at > now)
+        waiting = (these, Delivery.state == "queued", Delivery.reason == Reason.LIMIT_WAIT.value)
+        with transaction() as session:
+            found = session.execute(select(Delivery.instance_id, Delivery.room).where(*waiting))
+            rooms.update((row[0], row[1]) for row in found)
+            session.execute(update(Delivery).where(*waiting).values(due_at=now))
+    return sorted(rooms)
 
 
 def orphaned() -> list[tuple[int, str]]:

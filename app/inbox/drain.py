@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 30.0
 RENEW_SECONDS = 10.0
 WAKE_BATCH = 100
-LONGEST_WAIT = timedelta(days=1)
+# Shorter than rooms.deliver sends anything: the room is still told that this is given up.
+LONGEST_WAIT = timedelta(hours=23)
 WAKE_KEY = "inbox.wake:{0}:{1}"
 
 
@@ -117,18 +118,22 @@ def _work(delivery: Delivery, lease: Lease, *, handle: Handler, apologise: Apolo
         log.exception("the delivery %s failed", delivery.id)
         return _failed(delivery, type(error).__name__)
     if verdict.state == "later":
-        return _later(delivery, verdict)
+        return _later(delivery, verdict, apologise)
     return again(lambda: _finish(delivery, verdict))
 
 
 def _give_up(delivery: Delivery, apologise: Apology) -> bool:
     # Beyond the last attempt even the apology ended the worker: it is not tried again.
     if delivery.attempts == claim.ATTEMPTS:
-        try:
-            apologise(delivery)
-        except Exception:
-            log.exception("the apology for the delivery %s failed", delivery.id)
+        _apologised(delivery, apologise)
     return again(lambda: claim.finish(delivery, "dead", Reason.ATTEMPTS, delivery.detail or ""))
+
+
+def _apologised(delivery: Delivery, apologise: Apology) -> None:
+    try:
+        apologise(delivery)
+    except Exception:
+        log.exception("the apology for the delivery %s failed", delivery.id)
 
 
 def _failed(delivery: Delivery, detail: str) -> bool:
@@ -137,10 +142,14 @@ def _failed(delivery: Delivery, detail: str) -> bool:
     return _put_back(delivery, Reason.RETRY, delay, detail=detail, failed=True)
 
 
-def _later(delivery: Delivery, verdict: Verdict) -> bool:
+def _later(delivery: Delivery, verdict: Verdict, apologise: Apology) -> bool:
     if clock.now() - delivery.received_at > LONGEST_WAIT:
         gave_up = Verdict("dead", Reason.WAITED_TOO_LONG, f"{verdict.reason}: {verdict.detail}", verdict.turn_id)
-        return again(lambda: _finish(delivery, gave_up))
+        # First closed, then told: whoever lost the room to another worker says nothing.
+        if not again(lambda: _finish(delivery, gave_up)):
+            return False
+        _apologised(delivery, apologise)
+        return True
     delay = max(verdict.delay, 1.0)
     return _put_back(delivery, verdict.reason, delay, detail=verdict.detail, failed=False, hold=verdict.hold)
 

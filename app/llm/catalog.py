@@ -15,6 +15,7 @@ from app.infra.http import HttpError
 from app.infra.i18n import Sentence, say
 from app.llm import failures, offline, urls
 from app.llm.base import ErrorClass, ModelError
+from app.llm.limits import buckets
 from app.llm.quirks import memory
 from app.settings import endpoints, store
 from app.settings.endpoints import EndpointInfo, ModelInfo
@@ -62,17 +63,21 @@ tried = _Tried()
 
 
 def models(*, refresh: bool = False) -> list[ModelOption]:
-    """What may be chosen, of all endpoints in their order. A list older than 300 s is asked for again."""
+    """What bots may be given, of all endpoints in their order. A list older than 300 s is asked for again."""
     known = endpoints.all()
     old = [info for info in known if refresh or _is_old(info)]
     if old:
         _renew(old)
         known = endpoints.all()
-    allowed = store.get("allowed_models")
+    values = store.several("allowed_models", "allow_multiple_models", "default_model")
+    allowed = values["allowed_models"]
     options = [
-        _option(info.name, model) for info in known for model in _listed(info) if permitted(info, model, allowed)
+        *(_option(info.name, model) for info in known for model in _listed(info) if permitted(info, model, allowed)),
+        _option(endpoints.OFFLINE, offline.MODEL),
     ]
-    return [*options, _option(endpoints.OFFLINE, offline.MODEL)]
+    if values["allow_multiple_models"]:
+        return options
+    return [option for option in options if option.reference == values["default_model"]]
 
 
 def permitted(info: EndpointInfo, model: str, allowed: Iterable[str]) -> bool:
@@ -85,7 +90,7 @@ def permitted(info: EndpointInfo, model: str, allowed: Iterable[str]) -> bool:
 
 def test(name: str) -> TestResult:
     """Asks an endpoint for its models and says in one sentence what came of it; the list is kept, and what was learned
-    about its models is learned anew."""
+    about its models is learned anew, pauses that its server asked for included."""
     if name == endpoints.OFFLINE:
         return TestResult(True, (offline.MODEL,), say("The built-in endpoint offline needs no server."), 0)
     begun = clock.monotonic()
@@ -97,8 +102,9 @@ def test(name: str) -> TestResult:
         return TestResult(False, (), say("There is no endpoint named {name}.", name=name[:64]), 0)
     found = _asked(info, _seconds())
     _keep(info, found)
-    # Who tests an endpoint has often just changed its server.
+    # Who tests an endpoint has often just changed its server, or what it allows.
     memory.forget(name)
+    buckets.forget_pauses(name)
     took = round((clock.monotonic() - begun) * 1000)
     if isinstance(found, _Trouble):
         return TestResult(False, (), found.sentence, took)

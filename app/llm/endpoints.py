@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 # Read at one moment, in one query.
 SETTINGS = (
     "default_model",
+    "allow_multiple_models",
     "allowed_models",
     "stream_timeout",
     "chat_timeout",
@@ -57,11 +58,14 @@ class Resolved:
     def reference(self) -> str:
         return f"{self.endpoint}:{self.model}"
 
-    def due_in(self) -> float:
-        """Seconds until the rate limits let this model, or the one that stands in for it, be asked; 0 is now."""
+    def due_in(self, *, ahead: int = 0) -> float:
+        """Seconds until the rate limits let this model, or the one that stands in for it, be asked; 0 is now.
+
+        `ahead` is the number of turns that wait for the same and come first.
+        """
         if isinstance(self.chat, PatientModel):
-            return self.chat.due_in(self.model)
-        return self.chat.due_in() if isinstance(self.chat, FallbackModel) else 0.0
+            return self.chat.due_in(self.model, ahead=ahead)
+        return self.chat.due_in(ahead=ahead) if isinstance(self.chat, FallbackModel) else 0.0
 
 
 @dataclass(frozen=True)
@@ -80,11 +84,11 @@ def resolve(reference: str | None, *, language: str = "en", bot: str = "") -> Re
 
     The left part before the first colon counts only when it is an endpoint's name. A name without one belongs to the
     oldest endpoint that lists it, else to the oldest. `language` and `bot` (its name) are for the offline model's words.
-    To be asked once a turn.
+    Where bots may have no model of their own the default serves. To be asked once a turn.
     """
     values = store.several(*SETTINGS)
     setup = _Setup(endpoints.all(), values, Attempts(values["max_model_attempts"]), language, bot)
-    given = (reference or "").strip()
+    given = (reference or "").strip() if values["allow_multiple_models"] else ""
     # What an administrator made the default needs no second permission.
     chosen = _chosen(setup, given or str(values["default_model"]), free=not given, route="selected")
     second = None if chosen.endpoint == endpoints.OFFLINE else _fallback(setup, chosen)
@@ -92,6 +96,20 @@ def resolve(reference: str | None, *, language: str = "en", bot: str = "") -> Re
         return chosen
     candidates = (Candidate(each.model, each.chat, each.max_tokens) for each in (chosen, second))
     return replace(chosen, chat=FallbackModel(*candidates, on=values["fallback_on"]))
+
+
+def refusal(reference: str) -> Sentence | None:
+    """Why a bot may not be given this model, None where it may. Whether its server is there is not asked."""
+    values = store.several("default_model", "allow_multiple_models", "allowed_models")
+    if not values["allow_multiple_models"]:
+        own = reference != values["default_model"]
+        return say("All bots use the default model here: leave the model empty.") if own else None
+    known = endpoints.all()
+    name, model = split(reference, known)
+    info = next((info for info in known if info.name == name), None)
+    if info is None or catalog.permitted(info, model or info.default_model or "", values["allowed_models"]):
+        return None
+    return say("Bots may not use the model {model} here. Choose another one, or none for the default.", model=reference)
 
 
 def split(reference: str, known: Sequence[EndpointInfo]) -> tuple[str, str]:

@@ -41,9 +41,9 @@ class Candidate:
             return self.chat.stream(request, patient=patient)
         return self.chat.stream(request)
 
-    def due_in(self) -> float:
-        """Seconds until it may be asked."""
-        return self.chat.due_in(self.model) if isinstance(self.chat, PatientModel) else 0.0
+    def due_in(self, *, ahead: int = 0) -> float:
+        """Seconds until it may be asked, after `ahead` others."""
+        return self.chat.due_in(self.model, ahead=ahead) if isinstance(self.chat, PatientModel) else 0.0
 
 
 class FallbackModel:
@@ -76,11 +76,11 @@ class FallbackModel:
             raise failed from error
         self._order = (other, preferred)
 
-    def due_in(self) -> float:
-        """Seconds until one of them may be asked."""
+    def due_in(self, *, ahead: int = 0) -> float:
+        """Seconds until one of them may be asked, after `ahead` others."""
         if ErrorClass.RATE_LIMIT not in self._eligible:
-            return self._order[0].due_in()
-        return min(candidate.due_in() for candidate in self._order)
+            return self._order[0].due_in(ahead=ahead)
+        return min(candidate.due_in(ahead=ahead) for candidate in self._order)
 
     def _for(self, candidate: Candidate, request: ChatRequest) -> ChatRequest:
         if candidate is self.first:

@@ -61,9 +61,9 @@ class PatientModel:
         first, self.asked = not self.asked, True
         return _Asking(self, request, first=first, patient=patient).events()
 
-    def due_in(self, name: str) -> float:
-        """Seconds until the model of this name may be asked."""
-        return buckets.due_in(self.model.endpoint, name, self.terms.rates)
+    def due_in(self, name: str, *, ahead: int = 0) -> float:
+        """Seconds until the model of this name may be asked, after `ahead` others."""
+        return buckets.due_in(self.model.endpoint, name, self.terms.rates, ahead=ahead)
 
     def known(self, name: str) -> dict[Quirk, int]:
         """The quirks of the model of this name, read once a turn."""
@@ -111,7 +111,9 @@ class _Asking:
                 return
             except ModelError as error:
                 failed = error
-            buckets.heed(self._endpoint, self._request.model, call.headers, most=failed.retry_after)
+            refused = failed.error_class == ErrorClass.RATE_LIMIT
+            named = failed.retry_after
+            buckets.heed(self._endpoint, self._request.model, call.headers, named=named, refused=refused)
             yield from self._remedied(failed, Refusal(failed, request, body))
 
     def _admitted(self) -> Iterator[ModelEvent]:

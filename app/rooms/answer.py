@@ -181,8 +181,8 @@ def _decided(question: Question, renew: Renew, prefix: str) -> Said | Pause | Se
         or orders.carried_out(question)
         or onboarding.next_step(question)
         or guard.empty(question)
-        or waiting.limited(question)
         or deliver.paused(question.place)
+        or waiting.limited(question)
     )
     return said or thinking.run(question, renew=renew, prefix=prefix)
 

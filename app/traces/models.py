@@ -25,7 +25,7 @@ class TurnTrace(Base):
     room: Mapped[str] = mapped_column(String(64), default="")
     actor: Mapped[str] = mapped_column(String(255), default="")
     status: Mapped[str] = mapped_column(
-        String(16), default="running", doc="running, success, incomplete, error, interrupted"
+        String(16), default="running", doc="running, success, incomplete, error, interrupted, waiting"
     )
     ended: Mapped[str] = mapped_column(String(32), default="", doc="why the loop ended (agent.events.EndReason)")
     endpoint: Mapped[str] = mapped_column(String(32), default="")

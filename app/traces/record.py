@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
 
 from app.infra import clock
 from app.infra.db import changed, clean_text, in_transaction, reading, transaction
@@ -19,11 +20,12 @@ from app.traces.models import TraceEvent, TurnTrace
 
 log = logging.getLogger(__name__)
 
-Status = Literal["success", "incomplete", "error", "interrupted"]
+Status = Literal["success", "incomplete", "error", "interrupted", "waiting"]
 FLUSH_SECONDS = 3.0
 FLUSH_EVENTS = 50
 KEPT_EVENTS = 1000
 MOST = 2**31 - 1
+TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 class Recorder:
@@ -158,15 +160,30 @@ def finish(
 
 
 def interrupt(delivery_id: int) -> None:
-    """Ends the turns of a delivery whose worker is gone; joins the caller's transaction."""
-    running = (TurnTrace.delivery_id == delivery_id, TurnTrace.status == "running")
+    """Ends the turns of a delivery whose worker is gone, with the figures of the steps that it wrote; joins the caller's
+    transaction."""
+    now = clock.now()
     with transaction() as session:
-        session.execute(
-            update(TurnTrace)
-            .where(*running)
-            .values(status="interrupted", finished_at=clock.now())
-            .execution_options(synchronize_session=False)
-        )
+        running = (TurnTrace.delivery_id == delivery_id, TurnTrace.status == "running")
+        for turn in session.execute(select(TurnTrace.id, TurnTrace.started_at).where(*running)).all():
+            took = _count((now - turn.started_at).total_seconds() * 1000)
+            values = {"status": "interrupted", "finished_at": now, "milliseconds": took, **_figures(session, turn.id)}
+            ended = update(TurnTrace).where(TurnTrace.id == turn.id, TurnTrace.status == "running").values(values)
+            session.execute(ended.execution_options(synchronize_session=False))
+
+
+def _figures(session: Session, turn_id: int) -> dict[str, Any]:
+    """What the steps of a turn tell of its calls, its tokens and who answered."""
+    steps = select(TraceEvent.kind, TraceEvent.name, TraceEvent.payload).where(TraceEvent.turn_id == turn_id)
+    counted: dict[str, Any] = dict.fromkeys(("model_calls", "tool_calls", *TOKENS), 0)
+    for kind, name, payload in session.execute(steps.order_by(TraceEvent.sequence)):
+        counted["model_calls"] += kind == "model_asked"
+        counted["tool_calls"] += kind == "tool_call"
+        if kind == "model_answered":
+            counted |= {key: _count(counted[key] + payload.get("usage", {}).get(key, 0)) for key in TOKENS}
+        if kind == "attempt" and payload.get("outcome") == "ok":
+            counted |= {"endpoint": name[:32], "model": str(payload.get("model", ""))[:255]}
+    return counted
 
 
 def _end(turn_id: int, values: dict[str, Any]) -> bool:

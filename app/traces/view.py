@@ -20,7 +20,7 @@ from app.infra.errors import BadInput, NotFound
 from app.infra.i18n import Sentence, say
 from app.traces.models import TraceEvent, TurnTrace
 
-STATUSES = ("running", "success", "incomplete", "error", "interrupted")
+STATUSES = ("running", "success", "incomplete", "error", "interrupted", "waiting")
 TROUBLE = ("error", "incomplete", "interrupted")
 LIMIT = 25
 MOST = 100

@@ -1,1 +1,1 @@
-"""Tokens per model call, and their sums per day. Imports infra only; what a call cost is told by whoever made it."""
+"""Tokens per model call, and their sums per day. Imports infra and accounts; what a call cost is told by who made it."""

@@ -16,7 +16,7 @@ from app.usage import report
 
 
 @click.command("usage")
-@click.option("--days", type=int, default=report.DAYS, show_default=True, help="How many days, today included (UTC).")
+@click.option("--days", type=int, default=report.DAYS, show_default=True, help="How many days, today included.")
 @cli.instance_option
 @cli.json_option
 def usage(days: int, *, instance: str | None, as_json: bool) -> None:

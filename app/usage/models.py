@@ -11,7 +11,7 @@ from app.infra.db import Base, Id, UtcDateTime, prefixed
 
 
 class UsageCall(Base):
-    """One model call that reached an endpoint."""
+    """One model call that an endpoint answered."""
 
     __tablename__ = prefixed("usage_calls")
 
@@ -28,7 +28,7 @@ class UsageCall(Base):
 
 
 class UsageDay(Base):
-    """The sums of one day for one instance, bot, endpoint and model."""
+    """The sums of one day, in the time zone of the instance, for one instance, bot, endpoint and model."""
 
     __tablename__ = prefixed("usage_days")
     __table_args__ = (UniqueConstraint("day", "instance_id", "bot_id", "endpoint", "model"), Base.__table_args__)

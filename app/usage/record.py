@@ -11,6 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.infra import clock, jobs
 from app.infra.db import clean_text, insert_once, reading, transaction
+from app.usage.days import day_of
 from app.usage.models import UsageCall, UsageDay
 
 log = logging.getLogger(__name__)
@@ -39,8 +40,9 @@ def add(
     model: str,
     usage: Tokens,
     actor: str = "",
+    timezone: str = "UTC",
 ) -> None:
-    """Counts one model call that reached `endpoint`. `actor` is as in users/ada. Never raises."""
+    """Counts one model call that `endpoint` answered, on its day in `timezone`. `actor` is as in users/ada. Never raises."""
     now = clock.now()
     call = {
         "instance_id": instance_id,
@@ -54,7 +56,7 @@ def add(
         "at": now,
     }
     try:
-        _again(call, now.date())
+        _again(call, day_of(now, timezone))
     except Exception:
         log.exception("the tokens of a model call were not counted")
 

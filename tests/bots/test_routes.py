@@ -10,6 +10,8 @@ from app.accounts import people, tokens
 from app.accounts.models import Instance
 from app.bots import routes, store
 from app.conversations import store as conversations
+from app.settings import endpoints
+from app.settings import store as settings
 from tests.bots.conftest import bot, cloud, person_id
 
 SECRET = "A canary that only its owner reads."
@@ -70,6 +72,19 @@ def test_a_person_makes_changes_and_removes_a_personal_bot(bob: Caller) -> None:
     assert bob("GET", f"/bots/{shown['id']}").status_code == 404
     assert bob("DELETE", f"/bots/{shown['id']}").status_code == 404
     assert bob("GET", "/bots").json == {"bots": [], "total": 0}
+
+
+def test_the_server_can_not_be_abused_to_keep_a_model_that_bots_may_not_use(bob: Caller, carol: Caller) -> None:
+    endpoints.save("primary", url="http://127.0.0.1:9/v1", model="small")
+    settings.set("allowed_models", ["primary:small"])
+    for caller in (bob, carol):
+        refused = caller("POST", "/bots", {**NEW, "model": "primary:big"})
+        assert (refused.status_code, list(refused.json["fields"])) == (400, ["model"])
+    made = bob("POST", "/bots", {**NEW, "model": "primary:small"}).json
+    assert bob("PUT", f"/bots/{made['id']}", {"model": "primary:big"}).status_code == 400
+    settings.set("allow_multiple_models", False)
+    assert bob("PUT", f"/bots/{made['id']}", {**made, "name": "New"}).json["name"] == "New"
+    assert bob("POST", "/bots", {**NEW, "mention_name": "muse", "model": "primary:big"}).status_code == 400
 
 
 def test_a_person_can_not_be_given_a_bot_for_others_without_a_review(bob: Caller, carol: Caller) -> None:

@@ -13,6 +13,8 @@ from app.infra import changes, clock
 from app.infra.db import Base, reading, transaction
 from app.infra.errors import BadInput, Conflict, NotFound
 from app.rooms.models import Answer, Part, RoomBot
+from app.settings import endpoints
+from app.settings import store as settings
 from app.traces.models import TurnTrace
 from app.usage.models import UsageCall, UsageDay
 from tests.bots.conftest import bot, cloud, person_id
@@ -54,6 +56,24 @@ def test_what_is_left_out_of_a_change_stays(app: Flask) -> None:
     cleared = store.update(made.id, {"description": None, "temperature": None, "tools": ["c"], "model": ""})
     assert (cleared.description, cleared.temperature, cleared.model) == (None, None, None)
     assert store.tools_of([made.id, 999]) == {made.id: ("c",), 999: ()}
+
+
+def test_a_model_that_bots_may_not_use_is_refused(app: Flask) -> None:
+    endpoints.save("primary", url="http://127.0.0.1:9/v1", model="main")
+    made = bot(model="primary:big")
+    settings.set("allowed_models", ["primary:small"])
+    for attempt in (lambda: bot("muse", model="primary:big"), lambda: store.update(made.id, {"model": "primary:x"})):
+        with pytest.raises(BadInput) as error:
+            attempt()
+        assert set(error.value.fields) == {"model"}
+    # What it has already stands in the way of no other change.
+    assert store.update(made.id, {"model": "primary:big", "name": "New"}).name == "New"
+    assert store.update(made.id, {"model": "primary:small"}).model == "primary:small"
+    settings.set("allow_multiple_models", False)
+    with pytest.raises(BadInput, match="default model"):
+        bot("muse", model="primary:small")
+    assert bot("muse", model="primary:main").model == "primary:main"
+    assert store.update(made.id, {"model": None}).model is None
 
 
 def test_a_wrong_field_changes_nothing(app: Flask) -> None:

@@ -164,6 +164,33 @@ def test_a_row_that_waits_long_does_not_hold_its_room_a_second_time(app, registr
     assert second != third
 
 
+def test_a_row_that_held_its_room_for_a_try_does_not_when_it_waits_for_a_limit(app, registration, accepted, time):
+    first, second = accepted(), accepted()
+    lane = take(registration)
+    claim.give_back(claim.next_delivery(lane), Reason.RETRY, delay=2)
+    time.pass_(2)
+    claim.give_back(claim.next_delivery(lane), Reason.LIMIT_WAIT, delay=20, failed=False, hold=False)
+    assert claim.ready(registration.instance_id, "room")
+    assert claim.next_delivery(lane).id == second
+    assert not claim.ready(registration.instance_id, "room")
+    time.pass_(20)
+    assert claim.next_delivery(lane).id == first
+
+
+def test_only_rows_that_wait_for_a_limit_are_hurried(any_app):
+    registration = events.registration()
+    ids = [accept(registration, random=f"{n}", body=b"{}", event=events.message(f"room {n % 2}")) for n in range(5)]
+    lanes = [take(registration, room) for room in ("room 0", "room 1")]
+    for lane, reason in ((lanes[0], Reason.LIMIT_WAIT), (lanes[1], Reason.SEND_LATER), (lanes[0], Reason.LIMIT_WAIT)):
+        claim.give_back(claim.next_delivery(lane), reason, delay=3600, failed=False, hold=False)
+    due = [row(delivery_id).due_at for delivery_id in ids]
+    assert claim.hurry_limited(ids) == [(registration.instance_id, "room 0")]
+    hurried = [row(delivery_id).due_at != before for delivery_id, before in zip(ids, due, strict=True)]
+    assert hurried == [True, False, True, False, False]
+    assert claim.hurry_limited(ids) == []
+    assert claim.next_delivery(lanes[0]).id == ids[0]
+
+
 def test_a_row_of_a_machine_whose_clock_is_ahead_keeps_its_order(app, registration, accepted, time):
     first, second = accepted(), accepted()
     with transaction() as session:

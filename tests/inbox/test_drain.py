@@ -175,6 +175,43 @@ def test_later_is_over_after_a_day(app, registration, accepted, time):
         time.pass_(3600)
     found = row(delivery_id)
     assert (found.state, found.reason, found.detail) == ("dead", "waited_too_long", "breaker_open: 401")
+    assert room.apologies == [delivery_id]
+
+
+def test_what_another_worker_took_is_neither_given_up_nor_apologised_for(app, registration, accepted, time):
+    delivery_id = accepted()
+
+    def loses(*_):
+        time.pass_(3600 * 24)
+        claim.take_lane(registration.instance_id, "room", "another")
+        return Verdict("later", Reason.INTERRUPTED)
+
+    room = Room({delivery_id: loses})
+    room.run(registration)
+    assert (row(delivery_id).state, row(delivery_id).attempts, room.apologies) == ("queued", 1, [])
+
+
+def test_rows_that_wait_for_a_limit_hold_up_nobody_and_are_not_looked_at_all_the_time(
+    app, registration, accepted, time, sent, monkeypatch
+):
+    limited, passing = [accepted() for _ in range(3)], accepted()
+    waits = Verdict("later", Reason.LIMIT_WAIT, "person", delay=30, hold=False)
+    room = Room({delivery_id: [waits, ANSWERED] for delivery_id in limited})
+    room.run(registration)
+    assert room.handled == [*limited, passing]
+    assert {row(delivery_id).reason for delivery_id in limited} == {"limit_wait"}
+    with monkeypatch.context() as patch:
+        patch.setattr(claim, "take_lane", lambda *_: pytest.fail("a lane was taken"))
+        room.run(registration)
+        time.pass_(29)
+        room.run(registration)
+        assert claim.due() == []
+    newcomer = accepted()
+    room.run(registration)
+    time.pass_(4)
+    assert claim.due() == [(registration.instance_id, "room")]
+    room.run(registration)
+    assert room.handled == [*limited, passing, newcomer, *limited]
 
 
 def test_a_busy_room_gives_its_slot_back_and_asks_for_another(app, registration, accepted, time, sent):

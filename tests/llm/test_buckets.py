@@ -14,10 +14,13 @@ from sqlalchemy.exc import OperationalError
 
 from app.infra import clock
 from app.infra.db import reading, transaction
+from app.llm import catalog
 from app.llm.base import ErrorClass
 from app.llm.limits import buckets
 from app.llm.limits.buckets import SECOND, SLICES, WINDOWS
 from app.llm.models import ModelRate
+from app.settings import endpoints, store
+from tests.fakes.model_server import ModelServer
 
 NOON = datetime(2026, 7, 25, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -160,6 +163,99 @@ def test_a_limit_that_was_raised_counts_what_was_used(app: Flask, at: Callable[[
     assert taken({"minute": 3})[0] > 0
 
 
+def test_a_limit_that_was_lowered_counts_what_was_used(app: Flask, at: Callable[[float], None]) -> None:
+    taken({"minute": 5}, 4)
+    (wait,) = taken({"minute": 2})
+    assert 60 <= wait <= 60.6
+    at(wait)
+    assert taken({"minute": 2}, 3)[:2] == [0.0, 0.0]
+
+
+def test_a_window_that_is_new_counts_from_now_on_and_one_that_is_gone_hinders_nobody(
+    app: Flask, at: Callable[[float], None]
+) -> None:
+    taken({"minute": 1})
+    assert taken({"hour": 1}) == [0.0]
+    assert taken({"hour": 1})[0] > 3000
+    assert taken({"second": 100}) == [0.0]
+    assert taken({}) == [0.0]
+
+
+@pytest.mark.parametrize("jump", [-7200.0, -90.0, 90.0, 7200.0])
+@pytest.mark.parametrize("window", sorted(WINDOWS))
+def test_after_a_jump_of_the_clock_a_bucket_is_open_again_in_time(
+    app: Flask, at: Callable[[float], None], window: str, jump: float
+) -> None:
+    seconds = WINDOWS[window] / SECOND
+    taken({window: 1})
+    at(jump)
+    (wait,) = taken({window: 1})
+    assert wait <= 2 * (seconds * 1.01)
+    at(jump + wait)
+    assert taken({window: 1})[0] == 0.0 or wait == 0.0
+
+
+def test_those_who_wait_before_count_too(app: Flask, at: Callable[[float], None]) -> None:
+    limits = {"minute": 2}
+    assert [buckets.due_in("primary", "m", limits, ahead=ahead) for ahead in (0, 1)] == [0.0, 0.0]
+    assert buckets.due_in("primary", "m", limits, ahead=2) == pytest.approx(60, abs=0.7)
+    taken(limits, 2)
+    told = [buckets.due_in("primary", "m", limits, ahead=ahead) for ahead in range(4)]
+    assert told == pytest.approx([60, 60, 120, 120], abs=1.5)
+    assert buckets.due_in("primary", "m", {}, ahead=1000) == 0.0
+    assert buckets.due_in("primary", "m", {"second": 1}, ahead=10**9) < 600
+
+
+@settings(max_examples=50)
+@given(LIMITS, st.integers(0, 30), st.integers(0, 20))
+def test_the_time_behind_others_is_right(limits: dict[str, int], before: int, ahead: int) -> None:
+    takes: Any = {}
+    now = 10**15
+    for _ in range(min(before, *limits.values())):
+        takes = buckets.counted(takes, limits, now)
+    told = now + buckets._behind(takes, limits, now, ahead=ahead)
+    moment = now
+    for _ in range(ahead):
+        moment += buckets.waiting(takes, limits, moment)
+        takes = buckets.counted(takes, limits, moment)
+    assert moment <= told
+    assert buckets.waiting(takes, limits, told) == 0
+
+
+def test_nobody_looks_for_limits_where_none_was_ever_reached(app: Flask, at: Callable[[float], None]) -> None:
+    assert not buckets.in_use()
+    buckets.heed("primary", "m", {"x-ratelimit-remaining-requests": "5"})
+    assert not buckets.in_use()
+    taken({"minute": 1})
+    assert buckets.in_use()
+
+
+def test_a_refusal_that_names_a_time_keeps_everybody_off_the_model(app: Flask, at: Callable[[float], None]) -> None:
+    buckets.heed("primary", "m", {}, named=40.0, refused=True)
+    assert (buckets.due_in("primary", "m", {}), buckets.due_in("primary", "other", {})) == (40.0, 0.0)
+    # A server that is down for a moment has not used up anything.
+    buckets.heed("primary", "other", {}, named=40.0)
+    assert buckets.due_in("primary", "other", {}) == 0.0
+
+
+def test_a_test_of_its_endpoint_opens_a_model_again_whose_server_asked_for_a_pause(
+    app: Flask, model_server: ModelServer
+) -> None:
+    endpoints.save("primary", url=model_server.url, model="case-model")
+    for name in ("primary", "secondary"):
+        buckets.heed(name, "case-model", {}, named=600.0, refused=True)
+    catalog.test("primary")
+    assert buckets.due_in("primary", "case-model", {}) == 0
+    assert buckets.due_in("secondary", "case-model", {}) > 500
+
+
+def test_a_list_of_models_is_no_call(app: Flask, model_server: ModelServer) -> None:
+    endpoints.save("primary", url=model_server.url, model="case-model")
+    store.set("rate_limits", {"primary": {"day": 1}})
+    assert catalog.test("primary").ok
+    assert taken({"day": 1}) == [0.0]
+
+
 def test_a_model_whose_server_has_nothing_left_is_not_asked_until_it_has(
     app: Flask, at: Callable[[float], None]
 ) -> None:
@@ -198,6 +294,7 @@ def test_without_limits_a_database_that_is_away_hinders_no_call(app: Flask, monk
 
     monkeypatch.setattr(buckets, "reading", away)
     monkeypatch.setattr(buckets, "transaction", away)
+    assert not buckets.in_use()
     buckets.heed("primary", "m", {"ratelimit-remaining": "0", "ratelimit-reset": "5"})
     assert taken({}) == [0.0]
     with pytest.raises(OperationalError):

@@ -107,6 +107,16 @@ def test_only_allowed_models_are_offered(app: Flask, model_server: ModelServer) 
     assert references() == ["primary:b", "offline:quote"]
 
 
+def test_only_the_default_is_offered_where_bots_may_have_no_model_of_their_own(
+    app: Flask, model_server: ModelServer
+) -> None:
+    store.set("allow_multiple_models", False)
+    assert references() == ["offline:quote"]
+    model_server.models = ["a", "b"]
+    endpoints.save("primary", url=model_server.url, model="b")
+    assert references() == ["primary:b"]
+
+
 @pytest.mark.parametrize(
     ("value", "ids"),
     [

@@ -5,7 +5,7 @@ from flask import Flask
 
 from app.infra import crypto
 from app.llm.base import ErrorClass, ModelError
-from app.llm.endpoints import resolve
+from app.llm.endpoints import refusal, resolve
 from app.llm.offline import OfflineModel
 from app.llm.patience import PatientModel
 from app.settings import endpoints, store
@@ -72,6 +72,31 @@ def test_only_allowed_models_are_used(app: Flask) -> None:
     assert resolve("primary:b").model == "b"
     assert refused("primary:a").error_class == ErrorClass.NOT_ALLOWED
     assert resolve(None).model == "main"
+
+
+def test_bots_use_the_default_model_where_they_may_have_none_of_their_own(app: Flask) -> None:
+    endpoints.save("primary", url=URL, model="main", allowed_models=["a"])
+    assert resolve("primary:a").model == "a"
+    store.set("allow_multiple_models", False)
+    assert resolve("primary:a").reference == "primary:main"
+    assert resolve("offline:quote").reference == "primary:main"
+    assert resolve("primary:c").reference == "primary:main"
+
+
+def test_a_model_that_bots_may_not_use_is_refused_with_a_sentence(app: Flask) -> None:
+    assert refusal("whatever") is None
+    endpoints.save("primary", url=URL, model="main", allowed_models=["a", "b"])
+    endpoints.save("secondary", url=URL, model="main")
+    assert [refusal(name) is None for name in ("primary:a", "a", "primary:c", "c", "secondary:c")] == [
+        *(True, True, False, False, True),
+    ]
+    assert refusal("offline:quote") is None
+    store.set("allowed_models", ["primary:a"])
+    assert "primary:b" in str(refusal("primary:b"))
+    assert refusal("secondary:c") is not None
+    store.set("allow_multiple_models", False)
+    assert "default model" in str(refusal("primary:a"))
+    assert refusal("primary:main") is None
 
 
 def test_a_model_knows_its_key_its_addresses_and_its_time(app: Flask) -> None:

@@ -324,28 +324,6 @@ def test_the_reaction_is_a_setting(house: House, setting: str, kinds: set[str]) 
     assert {seen.kind for seen in house.talk.requests} - {"message"} == kinds
 
 
-def test_the_twenty_first_question_of_a_minute_is_told_when_to_ask_again(house: House, time_machine: Clock) -> None:
-    store.set("turns_per_person_minute", 2)
-    asked(house)
-    asked(house)
-    assert asked(house).reason == "told_limit"
-    assert re.search(r"ask again in \d+ seconds", house.talk.texts[-1])
-    assert asked(house).reason == "told_limit"
-    assert len(house.talk.posts) == 3
-    assert asked(house, actor="users/bob", name="Bob").reason == "answered"
-    assert len(house.model.chats) == 3
-    time_machine.pass_(61)
-    assert asked(house).reason == "answered"
-
-
-def test_a_room_has_a_limit_too(house: House) -> None:
-    store.set("turns_per_room_minute", 1)
-    asked(house)
-    assert asked(house, actor="users/bob", name="Bob").reason == "told_limit"
-    assert "This room has used its 1 answers a minute" in house.talk.texts[-1]
-    assert asked(house, room="an0ther1", actor="users/bob", name="Bob").reason == "answered"
-
-
 def error_is_told(house: House, *, after: Any = lambda: None) -> str:
     """A question that fails is told so in one sentence, and the next one is answered."""
     assert asked(house).reason == "told_error"
@@ -396,6 +374,14 @@ def test_an_unknown_endpoint_and_a_forbidden_model_are_told(house: House) -> Non
     store.set("allowed_models", ["primary:case-model"])
     assert asked(house, "@muse hi").reason == "told_error"
     assert asked(house).reason == "answered"
+
+
+def test_a_bot_with_a_model_of_its_own_answers_with_the_default_where_it_may_have_none(house: House) -> None:
+    house.bot("muse", model="primary:other")
+    asked(house, "@muse hi")
+    store.set("allow_multiple_models", False)
+    assert asked(house, "@muse hi").reason == "answered"
+    assert [chat.body["model"] for chat in house.model.chats] == ["other", "case-model"]
 
 
 def test_a_message_too_long_for_the_model_is_told(house: House) -> None:

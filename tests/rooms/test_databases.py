@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -97,6 +98,47 @@ def test_many_workers_answer_each_message_once_and_in_order(house: House) -> Non
         for room in rooms:
             house.hear(f"@atlas and @muse {number}", room=room)
     house.sent.clear()
+    in_threads(house, rooms * 2)
+    for _ in range(5):
+        if all(row.state == "done" for row in house.deliveries()):
+            break
+        with transaction() as session:
+            session.execute(update(Delivery).values(due_at=clock.now()))
+        in_threads(house, rooms)
+    assert {row.state for row in house.deliveries()} == {"done"}
+    assert {row.attempts for row in house.deliveries()} == {0}
+    with reading() as session:
+        assert set(session.scalars(select(Answer.state))) == {"done"}
+    for room in rooms:
+        mine = [(post.reply_to, post.text) for post in house.talk.posts if post.room == room]
+        assert mine == sorted(mine, key=lambda one: one[0])
+        assert [text for _, text in mine] == ["**atlas:** ok", "**muse:** ok"] * 3
+
+
+def test_many_rooms_of_one_person_keep_to_their_limit_and_lose_nothing(house: House, time_machine: Clock) -> None:
+    store.update({"turns_per_person_minute": 5, "heard_reaction": "off"})
+    rooms = [f"room{number:04}" for number in range(6)]
+    for number in range(3):
+        for room in rooms:
+            house.hear(f"@atlas question {number}", room=room)
+    house.sent.clear()
+    answered = [0]
+    for _ in range(4):
+        in_threads(house, rooms * 2)
+        answered.append(len(house.model.chats))
+        time_machine.pass_(62)
+    assert [after - before for before, after in itertools.pairwise(answered)] == [5, 5, 5, 3]
+    assert {(row.state, row.reason, row.attempts) for row in house.deliveries()} == {("done", "answered", 0)}
+    for room in rooms:
+        told = [(post.reply_to, "answer comes" in post.text) for post in house.talk.posts if post.room == room]
+        answers = [reply for reply, notice in told if not notice]
+        assert answers == sorted(set(answers), key=lambda id: id or 0)
+        assert len(answers) == 3
+        assert len({reply for reply, notice in told if notice}) == sum(notice for _, notice in told) <= 3
+
+
+def in_threads(house: House, rooms: list[str]) -> None:
+    """Works off these rooms, each in a thread of its own."""
     failures: list[BaseException] = []
 
     def work(room: str) -> None:
@@ -106,24 +148,9 @@ def test_many_workers_answer_each_message_once_and_in_order(house: House) -> Non
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(room,)) for room in rooms * 2]
+    threads = [threading.Thread(target=work, args=(room,)) for room in rooms]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
     assert failures == []
-    for _ in range(5):
-        if all(row.state == "done" for row in house.deliveries()):
-            break
-        with transaction() as session:
-            session.execute(update(Delivery).values(due_at=clock.now()))
-        for room in rooms:
-            work(room)
-    assert {row.state for row in house.deliveries()} == {"done"}
-    assert {row.attempts for row in house.deliveries()} == {0}
-    with reading() as session:
-        assert set(session.scalars(select(Answer.state))) == {"done"}
-    for room in rooms:
-        mine = [(post.reply_to, post.text) for post in house.talk.posts if post.room == room]
-        assert mine == sorted(mine, key=lambda one: one[0])
-        assert [text for _, text in mine] == ["**atlas:** ok", "**muse:** ok"] * 3

@@ -45,6 +45,20 @@ def test_a_value_is_kept_and_cleared_again(app: Flask) -> None:
     assert row_count() == 0
 
 
+@pytest.mark.parametrize(("name", "usual"), [("turns_per_room_minute", 20), ("turns_per_person_minute", 10)])
+def test_nought_switches_a_limit_of_turns_off_and_nothing_brings_the_default_back(
+    app: Flask, name: str, usual: int
+) -> None:
+    store.set(name, 0)
+    assert store.get(name) == 0
+    for value in (-1, 10_001, "many"):
+        with pytest.raises(BadInput):
+            store.set(name, value)
+    assert store.get(name) == 0
+    store.set(name, "")
+    assert store.get(name) == usual
+
+
 def test_none_is_a_temperature_of_its_own_and_not_the_default(app: Flask) -> None:
     store.set("default_temperature", None)
     assert store.get("default_temperature") is None

@@ -10,19 +10,23 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from app import config as configuration
 from app import create_app
 from app.accounts import instances, people
+from app.accounts.models import Instance
 from app.bots import store as bots
 from app.infra import clock
-from app.infra.db import Base, db, reading
+from app.infra.db import Base, db, reading, transaction
 from app.llm.base import Usage
 from app.usage import record, report
 from app.usage.commands import usage
+from app.usage.days import day_of
 from app.usage.models import UsageCall, UsageDay
 from tests.fakes import databases, events
+
+ZONES = ("UTC", "Pacific/Auckland", "Pacific/Honolulu", "nowhere/at all")
 
 
 @pytest.fixture(params=databases.PARAMS)
@@ -37,9 +41,9 @@ def any_app(request: pytest.FixtureRequest, tmp_path: Path, sent: object) -> Ite
             db.engine.dispose()
 
 
-def add(bot_id=2, *, instance_id=1, endpoint="primary", model="m", prompt=10, completion=5):
-    tokens = Usage(prompt, completion)
-    record.add(9, bot_id, instance_id=instance_id, endpoint=endpoint, model=model, usage=tokens, actor="users/ada")
+def add(bot_id=2, *, prompt=10, completion=5, **where):
+    told = {"instance_id": 1, "endpoint": "primary", "model": "m", "actor": "users/ada"} | where
+    record.add(9, bot_id, usage=Usage(prompt, completion), **told)
 
 
 def test_a_call_is_kept_and_its_day_summed(app):
@@ -93,14 +97,59 @@ def test_figures_that_a_server_made_up_are_made_to_fit(any_app):
     assert report.sums()["days"][0]["bot_id"] is None
 
 
-def test_days_are_those_of_utc_and_old_ones_are_left_out(app, monkeypatch):
-    moment = [datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)]
-    monkeypatch.setattr(clock, "now", lambda: moment[0])
+@pytest.fixture
+def moment(monkeypatch):
+    """The time of a test, to be moved."""
+    held = [datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC)]
+    monkeypatch.setattr(clock, "now", lambda: held[0])
+    return held
+
+
+def test_days_are_those_of_utc_where_nothing_else_is_set_and_old_ones_are_left_out(app, moment):
     add()
     moment[0] += timedelta(seconds=2)
     add()
     assert [row["day"] for row in report.sums(days=7)["days"]] == ["2026-03-02", "2026-03-01"]
     assert [row["day"] for row in report.sums(days=1)["days"]] == ["2026-03-02"]
+
+
+def test_each_instance_has_the_days_of_its_own_time_zone(any_app, moment):
+    homes = {zone: events.instance(f"cloud{number}") for number, zone in enumerate(ZONES)}
+    with transaction() as session:
+        for zone, home in homes.items():
+            session.execute(update(Instance).where(Instance.id == home).values(timezone=zone))
+
+    def days(zone, days=1):
+        return [row["day"] for row in report.sums(homes[zone], days=days)["days"]]
+
+    for zone, home in homes.items():
+        add(instance_id=home, timezone=zone)
+    assert [days(zone) for zone in ZONES] == [["2026-03-01"], ["2026-03-02"], ["2026-03-01"], ["2026-03-01"]]
+    # Ten hours later it is the next day in UTC, still the same in Auckland, and in Honolulu it is the first.
+    moment[0] += timedelta(hours=10)
+    for zone, home in homes.items():
+        add(instance_id=home, timezone=zone)
+    assert [days(zone) for zone in ZONES] == [["2026-03-02"], ["2026-03-02"], ["2026-03-01"], ["2026-03-02"]]
+    assert days("UTC", 2) == ["2026-03-02", "2026-03-01"]
+    assert sorted((row["day"], row["calls"]) for row in report.sums(days=1)["days"]) == [
+        *(("2026-03-01", 2), ("2026-03-02", 1), ("2026-03-02", 1), ("2026-03-02", 2)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "zone", "day"),
+    [
+        ("2026-03-29T00:59:59", "Europe/Berlin", "2026-03-29"),
+        ("2026-03-29T21:59:59", "Europe/Berlin", "2026-03-29"),
+        ("2026-03-29T22:00:00", "Europe/Berlin", "2026-03-30"),
+        ("2026-10-25T22:59:59", "Europe/Berlin", "2026-10-25"),
+        ("2026-10-25T23:00:00", "Europe/Berlin", "2026-10-26"),
+        ("2026-03-29T22:00:00", "../etc/passwd", "2026-03-29"),
+        ("2026-03-29T22:00:00", "", "2026-03-29"),
+    ],
+)
+def test_a_day_begins_at_midnight_of_its_zone_in_summer_and_in_winter(at, zone, day):
+    assert day_of(datetime.fromisoformat(at).replace(tzinfo=UTC), zone).isoformat() == day
 
 
 def test_administrators_read_the_sums_of_their_instance(app, client):

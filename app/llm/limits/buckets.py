@@ -36,6 +36,8 @@ TRY_AGAIN_SECONDS = 0.002
 LONGEST_TRY_SECONDS = 0.05
 FORGET_AFTER = timedelta(days=1)
 LONGEST_MODEL = 255
+# Whoever stands further back is told a time that is too short, and asks again then.
+MOST_AHEAD = 500
 
 Limits = Mapping[str, int]
 Takes = Mapping[str, Sequence[Sequence[int]]]
@@ -58,22 +60,37 @@ def take(endpoint: str, model: str, limits: Limits) -> float:
         own = rates.get("")
         if own is None:
             _make(endpoint, "", now)
-        elif _swap(own, counted(own.takes, limits, _microseconds(now)), now):
+        elif _swap(own, counted(own.takes, limits, microseconds(now)), now):
             return 0.0
         else:
             clock.sleep(min(LONGEST_TRY_SECONDS, TRY_AGAIN_SECONDS * number))
     return LONGEST_TRY_SECONDS
 
 
-def due_in(endpoint: str, model: str, limits: Limits) -> float:
-    """Seconds until a call may be made; counts nothing."""
-    return _wait(_rates(endpoint, model, limits), limits, clock.now())
+def due_in(endpoint: str, model: str, limits: Limits, *, ahead: int = 0) -> float:
+    """Seconds until a call may be made, after `ahead` others that are made as soon as they may; counts nothing."""
+    return _wait(_rates(endpoint, model, limits), limits, clock.now(), ahead=ahead)
 
 
-def heed(endpoint: str, model: str, headers: Mapping[str, str], *, most: float | None = None) -> None:
-    """Keeps everybody from asking a model whose server says that nothing is left; `most` is the time in seconds that a
-    refusal named itself. Best effort."""
-    seconds = min(headers_.used_up(headers), headers_.LONGEST if most is None else most)
+def in_use() -> bool:
+    """Whether any call was counted, or any server asked for a pause; else nobody has to wait."""
+    try:
+        with reading() as session:
+            return session.scalar(select(ModelRate.id).limit(1)) is not None
+    except SQLAlchemyError:
+        log.exception("whether a model may be asked is not known")
+        return False
+
+
+def heed(
+    endpoint: str, model: str, headers: Mapping[str, str], *, named: float | None = None, refused: bool = False
+) -> None:
+    """Keeps everybody from asking a model whose server says that nothing is left, or `refused` a call for that reason.
+
+    `named` is the time in seconds that a failed call was told; it counts more than the headers. Best effort.
+    """
+    used_up = headers_.used_up(headers)
+    seconds = used_up if named is None else named if refused else min(used_up, named)
     if seconds <= 0:
         return
     now = clock.now()
@@ -86,6 +103,13 @@ def heed(endpoint: str, model: str, headers: Mapping[str, str], *, most: float |
             session.execute(update(ModelRate).where(*row, later).values(blocked_until=until, updated_at=now))
     except SQLAlchemyError:
         log.exception("the pause that the endpoint %s asked for was not kept", endpoint)
+
+
+def forget_pauses(endpoint: str) -> None:
+    """Lets everybody ask the models of an endpoint again whose server asked for a pause."""
+    with transaction() as session:
+        paused = update(ModelRate).where(ModelRate.endpoint == endpoint, ModelRate.blocked_until.is_not(None))
+        session.execute(paused.values(blocked_until=None))
 
 
 def refused(seconds: float) -> ModelError:
@@ -126,6 +150,19 @@ def counted(takes: Takes, limits: Limits, now: int) -> dict[str, list[list[int]]
     return after
 
 
+def used(takes: Takes, window: str, now: datetime) -> int:
+    """How many calls count in a window at this moment."""
+    newest = microseconds(now) // (WINDOWS[window] // SLICES)
+    return sum(calls for _, calls in _in_sight(takes.get(window, ()), newest))
+
+
+def paused_until(rate: ModelRate, now: datetime) -> datetime | None:
+    """Until when a server asked not to be asked; None where that is over. Never longer than it is believed."""
+    if rate.blocked_until is None or rate.blocked_until <= now:
+        return None
+    return min(rate.blocked_until, now + timedelta(seconds=headers_.LONGEST))
+
+
 def _until_free(slices: Sequence[Sequence[int]], window: str, most: int, now: int) -> int:
     size = WINDOWS[window] // SLICES
     seen = sorted(_in_sight(slices, now // size))
@@ -146,12 +183,21 @@ def _in_sight(slices: Sequence[Sequence[int]], newest: int) -> list[tuple[int, i
     return [(at, calls) for at, calls in slices if newest - SLICES <= at <= newest + SLICES]
 
 
-def _wait(rates: Mapping[str, ModelRate], limits: Limits, now: datetime) -> float:
-    pauses = [(rate.blocked_until - now).total_seconds() for rate in rates.values() if rate.blocked_until is not None]
-    pause = max([0.0, *pauses])
+def _wait(rates: Mapping[str, ModelRate], limits: Limits, now: datetime, *, ahead: int = 0) -> float:
+    ends = [until for rate in rates.values() if (until := paused_until(rate, now)) is not None]
+    pause = max((until - now).total_seconds() for until in ends) if ends else 0.0
     own = rates.get("")
-    microseconds = waiting(own.takes, limits, _microseconds(now)) if own is not None else 0
-    return max(min(pause, headers_.LONGEST), microseconds / SECOND)
+    takes = {} if own is None else own.takes
+    return max(pause, _behind(takes, limits, microseconds(now), ahead=ahead) / SECOND)
+
+
+def _behind(takes: Takes, limits: Limits, now: int, *, ahead: int) -> int:
+    """Microseconds until one more call fits after `ahead` others."""
+    moment = now
+    for _ in range(min(ahead, MOST_AHEAD) if limits else 0):
+        moment += waiting(takes, limits, moment)
+        takes = counted(takes, limits, moment)
+    return moment + waiting(takes, limits, moment) - now
 
 
 def _rates(endpoint: str, model: str, limits: Limits) -> dict[str, ModelRate]:
@@ -188,5 +234,6 @@ def _kept(model: str) -> str:
     return clean_text(model)[:LONGEST_MODEL]
 
 
-def _microseconds(moment: datetime) -> int:
+def microseconds(moment: datetime) -> int:
+    """A moment as the buckets count it: in microseconds since 1970."""
     return (moment - EPOCH) // timedelta(microseconds=1)

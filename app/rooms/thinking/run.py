@@ -26,14 +26,15 @@ from app.infra.errors import ParleyError
 from app.infra.i18n import say
 from app.llm import endpoints
 from app.llm.endpoints import Resolved
-from app.rooms import parts
+from app.rooms import parts, waiting
 from app.rooms.deliver import Sent
-from app.rooms.parts import Said, nothing
+from app.rooms.parts import Pause, Said, nothing
 from app.rooms.speaking.links import Known
 from app.rooms.speaking.speech import Speech, Unsaid
 from app.rooms.split import closed
-from app.rooms.thinking import memory, steps
+from app.rooms.thinking import memory
 from app.rooms.thinking.question import Question
+from app.rooms.thinking.steps import Steps
 from app.settings import store as settings
 from app.tools import registry
 from app.tools.base import ToolContext
@@ -70,11 +71,18 @@ class Run:
     trace: Recorder
     speech: Speech
     resolved: Resolved | None = None
+    steps: Steps | None = None
     sources: list[tuple[str, str]] = field(default_factory=list)
 
+    @property
+    def figures(self) -> Mapping[str, Any]:
+        """What it has cost so far."""
+        return {} if self.steps is None else self.steps.figures
 
-def run(question: Question, *, renew: Renew, prefix: str = "") -> Said | Sent | None:
-    """What the bot says at the end, a sentence of apology included; None when another worker has taken over.
+
+def run(question: Question, *, renew: Renew, prefix: str = "") -> Said | Pause | Sent | None:
+    """What the bot says at the end, a sentence of apology included, or that it can't begin yet; None when another worker
+    has taken over.
 
     What takes long is said in pieces while it is made (rooms.speaking), the first after `prefix`; then only the rest is
     given here. Sent: nothing more can be said to this room. Raises SQLAlchemyError only: a database that is away for a
@@ -86,13 +94,13 @@ def run(question: Question, *, renew: Renew, prefix: str = "") -> Said | Sent | 
     try:
         finished = _think(turn, renew)
     except LaneLost:
-        turn.trace.finish("interrupted", ended="lane_lost")
+        turn.trace.finish("interrupted", ended="lane_lost", **turn.figures)
         return None
     except Unsaid as stopped:
-        turn.trace.finish("interrupted", ended=stopped.sent.state, detail=stopped.sent.detail)
+        turn.trace.finish("interrupted", ended=stopped.sent.state, detail=stopped.sent.detail, **turn.figures)
         return None if stopped.sent.state == "lost" else stopped.sent
     except SQLAlchemyError as error:
-        turn.trace.finish("interrupted", detail=type(error).__name__)
+        turn.trace.finish("interrupted", detail=type(error).__name__, **turn.figures)
         raise
     except ParleyError as error:
         error_class = str(getattr(error, "error_class", error.code))
@@ -100,7 +108,11 @@ def run(question: Question, *, renew: Renew, prefix: str = "") -> Said | Sent | 
     except Exception as error:
         log.exception("the turn %s failed", turn.trace.turn_id)
         finished = Finished("", "error", notice=BROKEN, error_class="error", detail=type(error).__name__)
-    said = _said(turn, finished)
+    put_off = None if turn.speech.pieces else waiting.put_off(question, finished, turn.resolved)
+    if isinstance(put_off, Pause):
+        _close(turn, finished, status="waiting")
+        return put_off
+    said = put_off or _said(turn, finished)
     turn.trace.event("answer", payload={"text": said.text, "reason": said.reason.value})
     _close(turn, finished)
     return said
@@ -123,8 +135,11 @@ def _begin(question: Question) -> int | None:
 def _think(turn: Run, renew: Renew) -> Finished:
     question = turn.question
     turn.trace.event("user_message", payload={"text": question.words})
+    for kind, milliseconds in waiting.waited(question):
+        turn.trace.event("waited", name=kind, milliseconds=milliseconds)
     resolved = endpoints.resolve(question.bot.model, language=question.place.language, bot=question.bot.name)
     turn.resolved = resolved
+    turn.steps = Steps(question, resolved, turn.trace)
     memory.remember(question)
     given = _turn(question, resolved)
     turn.speech.known.learn(message.content for message in given.messages if isinstance(message.content, str))
@@ -133,7 +148,7 @@ def _think(turn: Run, renew: Renew) -> Finished:
             first = isinstance(event, ModelAsked) and event.number == 1
             if not renew() or (first and not claim.running(question.delivery)):
                 raise LaneLost
-            steps.note(question, resolved, turn.trace, event)
+            turn.steps.note(event)
             turn.speech.take(event)
             if isinstance(event, ToolFinished):
                 turn.sources += event.sources
@@ -234,18 +249,12 @@ def _hosts(question: Question) -> frozenset[str]:
     return frozenset(host.lower() for host in (own, *settings.get("link_hosts")) if host)
 
 
-def _close(turn: Run, finished: Finished) -> None:
-    resolved = turn.resolved
+def _close(turn: Run, finished: Finished, *, status: Status | None = None) -> None:
+    ended = "incomplete" if finished.incomplete else STATUSES.get(finished.ended, "success")
     turn.trace.finish(
-        "incomplete" if finished.incomplete else STATUSES.get(finished.ended, "success"),
+        status or ended,
         ended=finished.ended,
-        endpoint=None if resolved is None else resolved.endpoint,
-        model=None if resolved is None else resolved.model,
-        model_calls=finished.model_calls,
-        tool_calls=finished.tool_calls,
-        prompt_tokens=finished.usage.prompt_tokens,
-        completion_tokens=finished.usage.completion_tokens,
-        total_tokens=finished.usage.total_tokens,
         error_class=finished.error_class,
         detail=finished.detail,
+        **turn.figures,
     )
