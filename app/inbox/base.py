@@ -39,6 +39,7 @@ class Handler(Protocol):
     def __call__(self, delivery: Delivery, *, renew: Callable[[], bool]) -> Verdict: ...
 
 
-Apology = Callable[[Delivery], object]
-"""Tells the room in one sentence that a message could not be answered: rooms.answer.apologise. Called at most once a
-delivery; it says nothing where an answer, or a part of one, stands in the room already."""
+Apology = Callable[[Delivery], Verdict | None]
+"""Tells the room in one sentence that a message could not be answered: rooms.answer.apologise. It says nothing where an
+answer, or a part of one, stands in the room already. Gives a verdict where the delivery is not simply dead: its answer had
+been written and is sent now, or nothing can be sent now, and it is to be called again `later`."""
