@@ -122,8 +122,9 @@ def _send(part: Part, place: Place) -> Sent | None:
 
 def _seek(part: Part, place: Place) -> Sent | None:
     """Finds out whether a part stands whose reply was lost; gives an end while that can't be told."""
-    found = lookup.look(part, place)
+    # Before the look: what was seen is not true of any later moment.
     now = clock.now()
+    found = lookup.look(part, place)
     age = now - (part.claimed_at or part.created_at)
     sought = now - (part.sought_at or now)
     if found == "missing" and age < SURE_AFTER:
@@ -136,8 +137,8 @@ def _seek(part: Part, place: Place) -> Sent | None:
     elif found != "missing":
         again(lambda: _close(part, "unknown"))
     else:
-        again(lambda: _close(part, "written", claimed_at=None))
-        if part.attempts >= TRIES:
+        ours = again(lambda: _close(part, "written", claimed_at=None))
+        if ours and part.attempts >= TRIES:
             return _refuse(part.answer_id, Reason.REFUSED, detail="no reply came, and nothing stood in the room")
     return None
 
@@ -184,21 +185,22 @@ def _may_be_taken(part: Part, outcome: Outcome) -> bool:
     return (outcome.kind == "retryable" or outcome.status == UNAUTHORISED) and part.attempts < TRIES
 
 
-def _put_back(part: Part, outcome: Outcome) -> Sent:
+def _put_back(part: Part, outcome: Outcome) -> Sent | None:
     status = outcome.status or 0
     tries = part.attempts - (1 if status == THROTTLED else 0)
     # A failure within the server, or between us, may come after the message was stored: then it is looked for first.
     claimed_at = part.claimed_at if status >= 500 else None
-    _close(part, "written", status=outcome.status, claimed_at=claimed_at, attempts=tries)
+    if not _close(part, "written", status=outcome.status, claimed_at=claimed_at, attempts=tries):
+        return None
     delay = RETRY_SECONDS[min(max(tries, 1), len(RETRY_SECONDS)) - 1] * random.uniform(0.8, 1.2)
     return Sent("later", Reason.SEND_LATER, delay=max(delay, outcome.retry_after or 0.0))
 
 
 def _refused(part: Part, outcome: Outcome) -> Sent | None:
     reason = {UNAUTHORISED: Reason.UNAUTHORISED, GONE: Reason.ROOM_GONE}.get(outcome.status or 0, Reason.REFUSED)
-    _close(part, "refused", status=outcome.status)
-    if part.kind != "answer" and reason == Reason.REFUSED:
-        # It was said beside the answer, which may yet be taken.
+    ours = _close(part, "refused", status=outcome.status)
+    if not ours or (part.kind != "answer" and reason == Reason.REFUSED):
+        # It was said beside the answer, which may yet be taken; or somebody else sends this part by now.
         return None
     return _refuse(part.answer_id, reason)
 
@@ -239,13 +241,15 @@ def _claim(part: Part) -> Part | None:
         return session.get_one(Part, part.id)
 
 
-def _close(part: Part, state: str, **values: Any) -> None:
-    """Writes how a claimed part stands, where the claim is still the one that the caller knows."""
+def _close(part: Part, state: str, **values: Any) -> bool:
+    """Writes how a claimed part stands; False where the claim is no longer the one that the caller knows."""
     ours = (Part.state == "sending", Part.claimed_at == part.claimed_at)
     # That a message stands is true whoever has taken its part over, or given it up as unknown, meanwhile.
     where = (Part.state != "sent",) if state == "sent" else ours
     with transaction() as session:
-        session.execute(update(Part).where(Part.id == part.id, *where).values(state=state, **values))
+        return (
+            changed(session.execute(update(Part).where(Part.id == part.id, *where).values(state=state, **values))) == 1
+        )
 
 
 def _backoff(elapsed: timedelta) -> float:
