@@ -100,6 +100,18 @@ def addressed(
     )
 
 
+def named(event: IncomingEvent, registration: Registration) -> tuple[Bot, ...]:
+    """The registration's bots that the text names, or that it replies to where only one is there; nobody's rights are asked.
+
+    For whoever must say that something went wrong, when that was `addressed`.
+    """
+    carried = _carried(registration)
+    found = mentions.find(event, (bot.name for bot in carried))
+    ids = [bot.id for name in found.names for bot in carried if bot.name == name and bot.here]
+    replied = _replied_to(event, registration, carried, sent_by=lambda _: None, last_spoke=lambda: None)
+    return tuple(_load(ids or ([] if replied is None else [replied])))
+
+
 def _carried(registration: Registration) -> Sequence[Carried]:
     """Every bot of the instance, by name; those without a registration of their own are on each shared one."""
     with reading() as session:

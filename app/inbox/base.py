@@ -42,6 +42,7 @@ class Handler(Protocol):
 Overtake = Callable[[int, str], object]
 """Looks at what waits in a room (instance id, token) while another worker has it: rooms.orders.stop.overtake."""
 
-Apology = Callable[[Delivery], object]
-"""Tells the room in one sentence that a message could not be answered: rooms.answer.apologise. Called at most once a
-delivery; it says nothing where an answer, or a part of one, stands in the room already."""
+Apology = Callable[[Delivery], Verdict | None]
+"""Tells the room in one sentence that a message could not be answered: rooms.answer.apologise. It says nothing where an
+answer, or a part of one, stands in the room already. Gives a verdict where the delivery is not simply dead: its answer had
+been written and is sent now, or nothing can be sent now, and it is to be called again `later`."""

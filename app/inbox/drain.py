@@ -1,6 +1,6 @@
 """Working off a room: take its lane, claim, hand over, close, release, and look once more.
 
-A delivery whose attempts are used up is not handed over again: the room gets one apology, tried once, and the row is
+A delivery whose attempts are used up is not handed over again: the room gets one apology, written once, and the row is
 dead. Whatever a handler raises counts as an attempt and is logged; it never reaches another room.
 """
 
@@ -123,17 +123,22 @@ def _work(delivery: Delivery, lease: Lease, *, handle: Handler, apologise: Apolo
 
 
 def _give_up(delivery: Delivery, apologise: Apology) -> bool:
+    verdict = None
     # Beyond the last attempt even the apology ended the worker: it is not tried again.
     if delivery.attempts == claim.ATTEMPTS:
-        _apologised(delivery, apologise)
-    return again(lambda: claim.finish(delivery, "dead", Reason.ATTEMPTS, delivery.detail or ""))
+        verdict = _apologised(delivery, apologise)
+    if verdict is not None and verdict.state == "later":
+        return _later(delivery, verdict, apologise)
+    end = verdict or Verdict("dead", Reason.ATTEMPTS, delivery.detail or "")
+    return again(lambda: _finish(delivery, end))
 
 
-def _apologised(delivery: Delivery, apologise: Apology) -> None:
+def _apologised(delivery: Delivery, apologise: Apology) -> Verdict | None:
     try:
-        apologise(delivery)
+        return apologise(delivery)
     except Exception:
         log.exception("the apology for the delivery %s failed", delivery.id)
+        return None
 
 
 def _failed(delivery: Delivery, detail: str) -> bool:

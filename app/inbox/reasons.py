@@ -63,6 +63,7 @@ class Reason(StrEnum):
     RETRY = "retry", say("The last attempt failed; it will be tried again.")
     INTERRUPTED = "interrupted", say("The worker stopped while it was being handled; it will be taken up again.")
     SEND_LATER = "send_later", say("The chat server did not take the answer; it will be sent again.")
+    REPLY_SOUGHT = "reply_sought", say("The chat server's reply was lost; the room is looked at for the answer.")
     BREAKER_OPEN = "breaker_open", say("The chat server refused our signature lately; sending is paused.")
     LIMIT_WAIT = "limit_wait", say("A limit is reached; it will be answered when its turn comes.")
     APPROVAL = "approval", say("It waits for somebody's decision.")

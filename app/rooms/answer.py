@@ -7,6 +7,7 @@ them; and close.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,8 @@ from app.rooms.parts import Pause, Place, Said
 from app.rooms.thinking import listen
 from app.rooms.thinking import run as thinking
 from app.rooms.thinking.question import Question
+
+log = logging.getLogger(__name__)
 
 Renew = Callable[[], bool]
 
@@ -77,15 +80,39 @@ def handle(delivery: Delivery, *, renew: Renew) -> Verdict:
     return _answered(Asked(delivery, event, place, addressed), answers, renew)
 
 
-def apologise(delivery: Delivery) -> None:
-    """Tells the room in one sentence that a message could not be answered (inbox.base.Apology)."""
+def apologise(delivery: Delivery) -> Verdict | None:
+    """Tells the room in one sentence that a message for a bot could not be answered (inbox.base.Apology)."""
     read = _read(delivery)
-    if isinstance(read, Verdict):
-        return
-    _, place = read
-    for answer in parts.owed(delivery.id):
+    if isinstance(read, Verdict) or not _may_be_told(*read, delivery):
+        return None
+    event, place = read
+    ends: list[Sent] = []
+    for answer in parts.owed(delivery.id) or parts.owe(delivery.id, [bot.id for bot in _whom(event, place)]):
         parts.write(answer, place, Said(APOLOGY.text(place.language), Reason.APOLOGISED))
-        deliver.send(answer.id, place, renew=lambda: True)
+        ends.append(deliver.send(answer.id, place, renew=lambda: True))
+    verdict = _verdict(ends, parts.turn_of(delivery.id)) if ends else None
+    told = any(sent.reason == Reason.APOLOGISED for sent in ends)
+    return None if verdict is None or (told and verdict.state != "later") else verdict
+
+
+def _may_be_told(event: IncomingEvent, place: Place, delivery: Delivery) -> bool:
+    """False for what no bot answers anyway; who wrote it is enough where the whole question is what failed."""
+    if event.kind != "message":
+        return False
+    try:
+        return guard.silence(event, place, delivery) is None
+    except Exception:
+        log.exception("whether the delivery %s may be answered could not be told", delivery.id)
+        return guard.unanswerable(event, place) is None
+
+
+def _whom(event: IncomingEvent, place: Place) -> Sequence[Bot]:
+    """Who was addressed; by the names in the text alone, where finding that out is what failed."""
+    try:
+        return (orders.for_all(event, place) or _addressed(event, place)).bots
+    except Exception:
+        log.exception("whom a message in room %s addresses could not be told", place.room.id)
+        return resolve.named(event, place.registration)
 
 
 def _read(delivery: Delivery) -> tuple[IncomingEvent, Place] | Verdict:

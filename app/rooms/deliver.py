@@ -1,35 +1,47 @@
-"""Sending the parts of an answer, so that each stands in the room once, or is told apart.
+"""Sending the parts of an answer, in order, so that each stands in the room once, or is told apart.
 
-A part goes written -> sending -> sent, refused or unknown. `sending` is committed right before the post: whoever finds it
-later can't know whether the message stands in the room, so that part ends as unknown and is never sent again.
+A part goes written -> sending -> sent, refused or unknown. `sending` is committed right before the post. Whoever finds it
+so later, or got no reply, asks the room whether the message stands there: if not, it is written again under the same
+reference. Where nobody can ever tell it ends as unknown, and is not sent again. The model has no part in any of this.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from app.inbox.again import again
 from app.inbox.reasons import Reason
 from app.infra import clock
 from app.infra.db import changed, reading, transaction
 from app.platforms import registrations, rooms
-from app.platforms.base import Outcome
+from app.platforms.base import Address, Outcome
 from app.rooms.models import Answer, Part
 from app.rooms.parts import Place
+from app.rooms.sending import lookup, pieces
 
-PACE_SECONDS = 1.0
+PACE = timedelta(seconds=1)
 TRIES = 4
 RETRY_SECONDS = (2.0, 60.0, 900.0)
 GIVEN_UP_AFTER = timedelta(days=1)
+# A worker that slept so long between its claim and its post may have been taken for dead: it does not post any more.
+STALE = timedelta(seconds=5)
+# A post is waited for 40 seconds at most (platforms: connect and read); Talk holds back a valid one for up to 25 seconds,
+# and then it stands. What is not there by now never will be.
+SURE_AFTER = timedelta(seconds=45)
+# For so long the room is asked where nobody can tell: a server that throttles us is not asked for up to an hour.
+SOUGHT_FOR = timedelta(minutes=65)
+SOONEST, LATEST = 5.0, 300.0
 UNAUTHORISED = 401
 GONE = 404
 BAD_REQUEST = 400
+TOO_LONG = 413
+THROTTLED = 429
 
 
 @dataclass(frozen=True)
@@ -52,24 +64,12 @@ def send(answer_id: int, place: Place, *, renew: Callable[[], bool]) -> Sent:
 def flush(answer_id: int, place: Place, *, renew: Callable[[], bool]) -> Sent | None:
     """Sends what is written and stays silent about the rest, at most one message a second; None when all of it is out.
 
-    `renew` keeps the lane; False stops at once.
+    `renew` keeps the lane; False stops at once. Talks to the network: never inside a block.
     """
-    last_post = 0.0
-    for part in _parts(answer_id):
-        if part.state == "sending":
-            _close(part, "unknown")
-        if part.state != "written":
-            continue
-        if clock.now() - place.received_at > GIVEN_UP_AFTER:
-            return _refuse(answer_id, Reason.WAITED_TOO_LONG)
-        waiting = paused(place)
-        if waiting is not None:
-            return waiting
-        clock.sleep(max(0.0, last_post + PACE_SECONDS - clock.monotonic()))
-        if not renew() or not _claim(part):
+    while (part := _next(answer_id)) is not None:
+        if not renew():
             return Sent("lost", Reason.INTERRUPTED)
-        last_post = clock.monotonic()
-        stopped = _settle(part, place, _post(part, place))
+        stopped = _seek(part, place) if part.state == "sending" else _send(part, place)
         if stopped is not None:
             return stopped
     return None
@@ -78,9 +78,12 @@ def flush(answer_id: int, place: Place, *, renew: Callable[[], bool]) -> Sent | 
 def over(answer_id: int) -> Sent:
     """How an answer ended whose parts are all sent, given up or lost; closes it."""
     with transaction() as session:
-        states = session.scalars(select(Part.state).where(Part.answer_id == answer_id)).all()
-        answer = session.get_one(Answer, answer_id)
-        if "unknown" in states:
+        said = select(Part.state).where(Part.answer_id == answer_id, Part.kind == "answer")
+        answer = session.get(Answer, answer_id)
+        if answer is None:
+            # Removed with its bot while it was given.
+            return Sent("failed", Reason.BOT_GONE)
+        if "unknown" in session.scalars(said).all():
             answer.state, answer.reason = "unknown", Reason.REPLY_LOST.value
         elif answer.state == "written":
             answer.state = "done"
@@ -94,38 +97,112 @@ def paused(place: Place) -> Sent | None:
     return None if until is None else Sent("later", Reason.BREAKER_OPEN, delay=_until(until))
 
 
-def _post(part: Part, place: Place) -> Outcome:
+def _send(part: Part, place: Place) -> Sent | None:
+    """Posts one part; gives an end where that stops the sending."""
+    if clock.now() - place.received_at > GIVEN_UP_AFTER:
+        return _refuse(part.answer_id, Reason.WAITED_TOO_LONG)
+    waiting = paused(place)
+    if waiting is not None:
+        return waiting
+    if part.claimed_at is not None and lookup.look(part, place) == "stands":
+        # A proxy said that it failed, or an operator wants it sent again; but it had come through.
+        again(lambda: _close(part, "sent", sent_at=clock.now()))
+        return None
+    # Whatever can fail before the post does so before the claim: afterwards nobody knows what stands.
     address = registrations.address(place.registration)
+    clock.sleep(_pause(part))
+    claimed = _claim(part)
+    if claimed is None:
+        return Sent("lost", Reason.INTERRUPTED)
+    if clock.now() - (claimed.claimed_at or clock.now()) > STALE:
+        again(lambda: _close(claimed, "written", claimed_at=None, attempts=claimed.attempts - 1))
+        return Sent("lost", Reason.INTERRUPTED)
+    return _settle(claimed, place, _post(claimed, place, address))
 
-    def post(reply_to: int | None) -> Outcome:
-        room, reference_id = place.room.token, part.reference_id
-        return place.platform.post(address, room, part.text, reply_to=reply_to, reference_id=reference_id)
 
-    outcome = post(part.reply_to)
-    if part.reply_to is not None and outcome.kind == "permanent" and outcome.status == BAD_REQUEST:
-        # The message that we reply to may have expired meanwhile; the answer is still wanted.
-        return post(None)
-    return outcome
+def _seek(part: Part, place: Place) -> Sent | None:
+    """Finds out whether a part stands whose reply was lost; gives an end while that can't be told."""
+    # Before the look: what was seen is not true of any later moment.
+    now = clock.now()
+    found = lookup.look(part, place)
+    age = now - (part.claimed_at or part.created_at)
+    sought = now - (part.sought_at or now)
+    if found == "missing" and age < SURE_AFTER:
+        return Sent("later", Reason.REPLY_SOUGHT, delay=min(_backoff(age), (SURE_AFTER - age).total_seconds()))
+    if found == "untold" and sought < SOUGHT_FOR:
+        again(lambda: _close(part, "sending", sought_at=part.sought_at or now))
+        return Sent("later", Reason.REPLY_SOUGHT, delay=_backoff(sought))
+    if found == "stands":
+        again(lambda: _close(part, "sent", sent_at=now))
+    elif found != "missing":
+        again(lambda: _close(part, "unknown"))
+    else:
+        ours = again(lambda: _close(part, "written", claimed_at=None))
+        if ours and part.attempts >= TRIES:
+            return _refuse(part.answer_id, Reason.REFUSED, detail="no reply came, and nothing stood in the room")
+    return None
+
+
+def _post(part: Part, place: Place, address: Address) -> Outcome:
+    room, reference_id = place.room.token, part.reference_id
+    return place.platform.post(address, room, part.text, reply_to=part.reply_to, reference_id=reference_id)
 
 
 def _settle(part: Part, place: Place, outcome: Outcome) -> Sent | None:
     """Notes what became of a post; what it gives ends this round of sending."""
-    tries = part.attempts + 1
-    again_later = (outcome.kind == "retryable" or outcome.status == UNAUTHORISED) and tries < TRIES
-    state = {"success": "sent", "ambiguous": "unknown"}.get(outcome.kind, "written" if again_later else "refused")
     # What we know of a message must not get lost in a moment in which the database is busy.
-    again(lambda: _close(part, state, outcome.status))
+    stopped = again(lambda: _noted(part, outcome))
     again(lambda: registrations.posted(part.registration_id, outcome))
-    if state in ("sent", "unknown"):
+    if stopped is None:
         return None
-    if again_later:
-        waiting = paused(place)
-        delay = max(RETRY_SECONDS[tries - 1] * random.uniform(0.8, 1.2), outcome.retry_after or 0.0)
-        return replace(waiting or Sent("later", Reason.SEND_LATER, delay=delay), detail=outcome.reason)
-    if outcome.status == GONE:
+    if stopped.reason == Reason.ROOM_GONE:
         rooms.unbind(place.room.id, part.registration_id)
+    waiting = paused(place) if stopped.state == "later" else None
+    return replace(waiting or stopped, detail=outcome.reason)
+
+
+def _noted(part: Part, outcome: Outcome) -> Sent | None:
+    status = outcome.status
+    if outcome.kind == "success":
+        _close(part, "sent", status=status, sent_at=clock.now())
+        return None
+    if outcome.kind == "ambiguous":
+        # It stays as it is, for whoever looks whether it stands.
+        return None
+    if status == BAD_REQUEST and part.reply_to is not None:
+        # The message that we reply to may have expired meanwhile; the answer is still wanted.
+        _close(part, "written", status=status, claimed_at=None, reply_to=None)
+        return None
+    if status == TOO_LONG and pieces.divide(part):
+        return None
+    return _put_back(part, outcome) if _may_be_taken(part, outcome) else _refused(part, outcome)
+
+
+def _may_be_taken(part: Part, outcome: Outcome) -> bool:
+    """True when another try may work. A server that throttles is waited for; anything else is tried a few times."""
+    if outcome.status == THROTTLED:
+        return True
+    return (outcome.kind == "retryable" or outcome.status == UNAUTHORISED) and part.attempts < TRIES
+
+
+def _put_back(part: Part, outcome: Outcome) -> Sent | None:
+    status = outcome.status or 0
+    tries = part.attempts - (1 if status == THROTTLED else 0)
+    # A failure within the server, or between us, may come after the message was stored: then it is looked for first.
+    claimed_at = part.claimed_at if status >= 500 else None
+    if not _close(part, "written", status=outcome.status, claimed_at=claimed_at, attempts=tries):
+        return None
+    delay = RETRY_SECONDS[min(max(tries, 1), len(RETRY_SECONDS)) - 1] * random.uniform(0.8, 1.2)
+    return Sent("later", Reason.SEND_LATER, delay=max(delay, outcome.retry_after or 0.0))
+
+
+def _refused(part: Part, outcome: Outcome) -> Sent | None:
     reason = {UNAUTHORISED: Reason.UNAUTHORISED, GONE: Reason.ROOM_GONE}.get(outcome.status or 0, Reason.REFUSED)
-    return _refuse(part.answer_id, reason, detail=outcome.reason)
+    ours = _close(part, "refused", status=outcome.status)
+    if not ours or (part.kind != "answer" and reason == Reason.REFUSED):
+        # It was said beside the answer, which may yet be taken; or somebody else sends this part by now.
+        return None
+    return _refuse(part.answer_id, reason)
 
 
 def _refuse(answer_id: int, reason: Reason, *, detail: str = "") -> Sent:
@@ -137,30 +214,47 @@ def _refuse(answer_id: int, reason: Reason, *, detail: str = "") -> Sent:
     return Sent("failed", reason, detail=detail)
 
 
-def _claim(part: Part) -> bool:
-    """Says that this part is being sent; False when somebody else does."""
+def _next(answer_id: int) -> Part | None:
+    """The first part that is not over."""
+    open_parts = select(Part).where(Part.answer_id == answer_id, Part.state.in_(("written", "sending")))
+    with reading() as session:
+        return session.scalars(open_parts.order_by(Part.sequence).limit(1)).first()
+
+
+def _pause(part: Part) -> float:
+    """Seconds until the next message of what this delivery is answered with."""
+    delivery_id = select(Answer.delivery_id).where(Answer.id == part.answer_id).scalar_subquery()
+    posts = select(func.max(Part.claimed_at)).join(Answer, Answer.id == Part.answer_id)
+    with reading() as session:
+        last = session.scalar(posts.where(Answer.delivery_id == delivery_id))
+    left = timedelta() if last is None else last + PACE - clock.now()
+    return min(max(left, timedelta()), PACE).total_seconds()
+
+
+def _claim(part: Part) -> Part | None:
+    """Says that this part is being sent, and gives it as it stands then; None when somebody else does."""
     written = update(Part).where(Part.id == part.id, Part.state == "written")
+    values = {"state": "sending", "attempts": Part.attempts + 1, "claimed_at": clock.now(), "sought_at": None}
+    with transaction() as session:
+        if changed(session.execute(written.values(values))) != 1:
+            return None
+        return session.get_one(Part, part.id)
+
+
+def _close(part: Part, state: str, **values: Any) -> bool:
+    """Writes how a claimed part stands; False where the claim is no longer the one that the caller knows."""
+    ours = (Part.state == "sending", Part.claimed_at == part.claimed_at)
+    # That a message stands is true whoever has taken its part over, or given it up as unknown, meanwhile.
+    where = (Part.state != "sent",) if state == "sent" else ours
     with transaction() as session:
         return (
-            changed(
-                session.execute(written.values(state="sending", attempts=Part.attempts + 1, claimed_at=clock.now()))
-            )
-            == 1
+            changed(session.execute(update(Part).where(Part.id == part.id, *where).values(state=state, **values))) == 1
         )
 
 
-def _close(part: Part, state: str, status: int | None = None) -> None:
-    now = clock.now()
-    # Who posted knows best: its success is noted also where another worker has given this part up as unknown.
-    ours = update(Part).where(Part.id == part.id, Part.state.in_(("sending", "unknown")))
-    with transaction() as session:
-        session.execute(ours.values(state=state, status=status, sent_at=now if state == "sent" else None))
+def _backoff(elapsed: timedelta) -> float:
+    return min(max(elapsed.total_seconds() / 2, SOONEST), LATEST)
 
 
 def _until(moment: datetime) -> float:
     return max(1.0, (moment - clock.now()).total_seconds() + random.uniform(0.0, 3.0))
-
-
-def _parts(answer_id: int) -> Sequence[Part]:
-    with reading() as session:
-        return session.scalars(select(Part).where(Part.answer_id == answer_id).order_by(Part.sequence)).all()

@@ -29,6 +29,18 @@ OUTSIDERS = frozenset({"guests", "emails", "federated_users"})
 
 def silence(event: IncomingEvent, place: Place, delivery: Delivery) -> Reason | None:
     """Why a message is not answered, whoever it mentions; None when it may be."""
+    reason = unanswerable(event, place)
+    if reason is not None:
+        return reason
+    if not event.text.strip() and not event.files:
+        return Reason.EMPTY
+    if place.room.cleared_at is not None and delivery.received_at < place.room.cleared_at:
+        return Reason.CLEARED
+    return None if members.stays(delivery, place.room) else Reason.ROOM_LEFT
+
+
+def unanswerable(event: IncomingEvent, place: Place) -> Reason | None:
+    """Why whoever wrote a message is never answered; None for a person."""
     author = event.actor
     if author.key == f"bots/bot-{place.registration.actor_hash}":
         return Reason.OWN_MESSAGE
@@ -37,11 +49,7 @@ def silence(event: IncomingEvent, place: Place, delivery: Delivery) -> Reason | 
         return Reason.SERVICE_USER
     if author.kind in ("bots", "bridged", "deleted_users", "unknown") or author.key in NOBODIES:
         return Reason.BOT_MESSAGE
-    if not event.text.strip() and not event.files:
-        return Reason.EMPTY
-    if place.room.cleared_at is not None and delivery.received_at < place.room.cleared_at:
-        return Reason.CLEARED
-    return None if members.stays(delivery, place.room) else Reason.ROOM_LEFT
+    return None
 
 
 def nobody(addressed: Addressed) -> Reason:

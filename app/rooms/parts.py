@@ -16,6 +16,7 @@ from sqlalchemy import Select, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from app.accounts.models import Instance
+from app.bots.models import Bot
 from app.inbox.reasons import Reason
 from app.infra import clock
 from app.infra.db import changed, clean_text, insert_once, reading, transaction
@@ -104,10 +105,15 @@ class Pause:
 
 
 def owe(delivery_id: int, bot_ids: Sequence[int]) -> Sequence[Answer]:
-    """The answers that a delivery is due, in order: made for `bot_ids` unless they stand already from an earlier try."""
+    """The answers that a delivery is due, in order: made for `bot_ids` unless they stand already from an earlier try.
+
+    None for a bot that was removed in this moment.
+    """
     now = clock.now()
     with transaction() as session:
-        for position, bot_id in enumerate(bot_ids):
+        # Held for as long as this takes: whoever removes one removes what is written here as well.
+        standing = set(session.scalars(select(Bot.id).where(Bot.id.in_(bot_ids)).with_for_update(read=True)))
+        for position, bot_id in enumerate(each for each in bot_ids if each in standing):
             row = {"delivery_id": delivery_id, "bot_id": bot_id, "position": position, "state": "due"}
             insert_once(session, table(Answer), {**row, "reason": "", "attempts": 0, "created_at": now})
         return session.scalars(_owed(delivery_id)).all()

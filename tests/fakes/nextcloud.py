@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +22,7 @@ from urllib.parse import unquote
 from werkzeug.wrappers import Request, Response
 
 from tests.fakes import talk_server
-from tests.fakes.talk_server import HTML, XML, TalkServer
+from tests.fakes.talk_server import HTML, XML, Post, TalkServer
 
 OCS = "/ocs/v2.php"
 ROOMS = f"{OCS}/apps/spreed/api/v4/room"
@@ -88,29 +87,33 @@ class Nextcloud(TalkServer):
         self.conversations[token] = Conversation(token, token.title(), dict.fromkeys(known, 3))
 
     def say(self, token: str, actor: str, text: str, **more: Any) -> int:
-        """A message in a room; gives its id. `at` in unix seconds; anything else replaces a field of the answer."""
-        kind, _, id = actor.partition("/")
+        """A message in a room; gives its id. `id`, `at` in unix seconds; anything else replaces a field of the answer."""
         with self.lock:
             self._next_id += 1
-            message = {
-                "id": self._next_id,
-                "token": token,
-                "actorType": kind,
-                "actorId": id,
-                "actorDisplayName": more.pop("name", id.title()),
-                "timestamp": int(more.pop("at", time.time())),
-                "message": text,
-                "messageParameters": [],
-                "systemMessage": "",
-                "messageType": "comment",
-                "isReplyable": True,
-                "referenceId": "",
-                "reactions": {},
-                "expirationTimestamp": 0,
-                "markdown": True,
-            } | more
-            self.conversations[token].messages.append(message)
-            return self._next_id
+            id = more.pop("id", self._next_id)
+            self._write_down(token, actor, text, id=id, reference="", **more)
+            return int(id)
+
+    def _write_down(self, token: str, actor: str, text: str, *, id: int, reference: str, **more: Any) -> None:
+        kind, _, name = actor.partition("/")
+        message = {
+            "id": id,
+            "token": token,
+            "actorType": kind,
+            "actorId": name,
+            "actorDisplayName": more.pop("name", "Talk AI (Bot)" if kind == "bots" else name.title()),
+            "timestamp": int(more.pop("at", self.clock())),
+            "message": text,
+            "messageParameters": [],
+            "systemMessage": "",
+            "messageType": "comment",
+            "isReplyable": True,
+            "referenceId": reference,
+            "reactions": {},
+            "expirationTimestamp": 0,
+            "markdown": True,
+        } | more
+        self.conversations[token].messages.append(message)
 
     def delete(self, token: str, id: int) -> None:
         """What Talk leaves of a deleted message."""
@@ -135,30 +138,11 @@ class Nextcloud(TalkServer):
                 found.add((kind, id))
         return found
 
-    def _message(self, request: Request, data: dict[str, Any], room: str, number: int) -> int:
-        status = super()._message(request, data, room, number)
-        if status == 201 and room in self.conversations:
-            post = self.posts[-1]
-            self.conversations[room].messages.append(
-                {
-                    "id": post.id,
-                    "token": room,
-                    "actorType": "bots",
-                    "actorId": "bot-" + "0" * 40,
-                    "actorDisplayName": "Talk AI (Bot)",
-                    "timestamp": int(post.at),
-                    "message": post.text,
-                    "messageParameters": [],
-                    "systemMessage": "",
-                    "messageType": "comment",
-                    "isReplyable": True,
-                    "referenceId": post.reference_id,
-                    "reactions": {},
-                    "expirationTimestamp": 0,
-                    "markdown": True,
-                }
-            )
-        return status
+    def _stand(self, post: Post) -> Post:
+        post = super()._stand(post)
+        if post.room in self.conversations:
+            self._write_down(post.room, f"bots/bot-{'0' * 40}", post.text, id=post.id, reference=post.reference_id)
+        return post
 
     def _answer(self, request: Request, path: str, kind: str, room: str, number: int, body: bytes) -> Response:
         if path == "/status.php":
@@ -302,7 +286,7 @@ class Nextcloud(TalkServer):
         token, _, more = rest.partition("/")
         if not self._is_in(uid, token):
             return 404, [], {}
-        messages = [each for each in self.conversations[token].messages if not expired(each)]
+        messages = [each for each in self.conversations[token].messages if not expired(each, self.clock())]
         number = request.args.get("limit", 100, int)
         if number > MOST_MESSAGES:
             self.violations.append("asked for more than 200 messages")
@@ -374,5 +358,5 @@ def participant(token: str, kind: str, id: str, role: int) -> dict[str, Any]:
     }
 
 
-def expired(message: Mapping[str, Any]) -> bool:
-    return 0 < message["expirationTimestamp"] < time.time()
+def expired(message: Mapping[str, Any], now: float) -> bool:
+    return 0 < message["expirationTimestamp"] < now

@@ -19,9 +19,9 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ HTML = b"<!DOCTYPE html><html><body><h1>Maintenance mode</h1></body></html>"
 class Fault:
     """What happens to the next request instead of the usual answer; `of` narrows it to "message" or "reaction".
 
-    `stores` says whether the message is stored all the same; `ends` is "drop" (closed without a byte) or "reset" (RST).
+    `stores` says whether the message is stored all the same, whatever the answer; `ends` is "drop" (closed without a byte) or "reset" (RST);
+    `holds` is how many seconds later it is stored, on the server's clock: nobody is kept waiting for that here.
     """
 
     status: int | None = None
@@ -47,6 +48,7 @@ class Fault:
     headers: tuple[tuple[str, str], ...] = ()
     delay: float = 0.0
     stores: bool = False
+    holds: float = 0.0
     ends: str = ""
     form: str = ""
     of: str = ""
@@ -68,6 +70,11 @@ class Fault:
     def lost(cls) -> Fault:
         """Stored, and then the connection breaks before the answer."""
         return cls(ends="drop", stores=True)
+
+    @classmethod
+    def held(cls, seconds: float = 25.0) -> Fault:
+        """Nobody reads the answer any more; the message is stored so many seconds later, as a throttling server does."""
+        return cls(ends="drop", stores=True, holds=seconds)
 
     @classmethod
     def reset(cls) -> Fault:
@@ -121,7 +128,8 @@ class TalkServer:
     """The fake; a context manager that serves on 127.0.0.1 in threads of its own.
 
     `rooms` None: every room exists; `gone` are rooms deleted after the setup; `disabled` are secrets of bots that may
-    not post; `known_messages` None: every positive id but 999999 can be replied and reacted to.
+    not post; `known_messages` None: every positive id but 999999 can be replied and reacted to. `longest` is what it takes
+    of one message, `clock` tells its time in unix seconds.
     """
 
     secret: str | Iterable[str] = ""
@@ -131,7 +139,9 @@ class TalkServer:
     gone: set[str] = field(default_factory=set)
     disabled: set[str] = field(default_factory=set)
     known_messages: set[int] | None = None
+    longest: int = MAX_MESSAGE
     record: Path | None = None
+    clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
         self.secrets = [self.secret] if isinstance(self.secret, str) else list(self.secret)
@@ -144,6 +154,8 @@ class TalkServer:
         self._always: Fault | None = None
         self._randoms: set[str] = set()
         self._next_id = 100_000
+        self._holds = 0.0
+        self._held: list[tuple[float, Post]] = []
 
     def __enter__(self) -> TalkServer:
         self._server = make_server("127.0.0.1", self.port, self._serve, threaded=True)
@@ -188,6 +200,11 @@ class TalkServer:
             time.sleep(0.01)
         return list(self.posts)
 
+    def let_in(self) -> None:
+        """Stores what was held back and is due; so does every request."""
+        with self.lock:
+            self._let_in()
+
     def check(self) -> None:
         """Raises AssertionError when a client did what no client should do."""
         assert not self.violations, self.violations
@@ -199,9 +216,14 @@ class TalkServer:
         kind, room = _route(request.method, path)
         fault = self._take(kind)
         with self.lock:
+            self._let_in()
             number = len(self.requests)
             if fault is None or fault.stores:
+                self._holds = 0.0 if fault is None else fault.holds
                 response = self._answer(request, path, kind, room, number, body)
+                if fault is not None and fault.status is not None:
+                    # A proxy in between says otherwise.
+                    response = Response(fault.body, fault.status, list(fault.headers))
             else:
                 response = Response(fault.body, fault.status or 201, list(fault.headers))
             status = 0 if fault is not None and fault.ends else response.status_code
@@ -257,13 +279,12 @@ class TalkServer:
             return 400
         if reply_to and not self._knows(reply_to):
             return 400
-        if len(text) > MAX_MESSAGE:
+        if len(text) > self.longest:
             return 413
-        self._next_id += 1
         post = Post(
-            id=self._next_id,
+            id=0,
             number=number,
-            at=time.time(),
+            at=0.0,
             room=room,
             text=text,
             reply_to=reply_to,
@@ -272,9 +293,25 @@ class TalkServer:
             random=request.headers["X-Nextcloud-Talk-Bot-Random"],
             secret=secret,
         )
+        if self._holds:
+            self._held.append((self.clock() + self._holds, post))
+        else:
+            self._stand(post)
+        return 201
+
+    def _let_in(self) -> None:
+        due = [post for at, post in self._held if at <= self.clock()]
+        self._held = [each for each in self._held if each[1] not in due]
+        for post in due:
+            self._stand(post)
+
+    def _stand(self, post: Post) -> Post:
+        """The message stands in its room from now on."""
+        self._next_id += 1
+        post = replace(post, id=self._next_id, at=self.clock())
         self.posts.append(post)
         self._write({"post": asdict(post)})
-        return 201
+        return post
 
     def _reaction(self, request: Request, data: dict[str, Any], path: str, room: str, kind: str) -> int:
         emoji = data.get("reaction")

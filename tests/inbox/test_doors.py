@@ -6,6 +6,8 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import update
 
+from app.accounts import people
+from app.bots import store as bots
 from app.inbox import blank, claim
 from app.inbox.accept import accept
 from app.inbox.commands import group
@@ -66,11 +68,13 @@ def test_the_command_lists_the_newest_events_with_state_and_reason(app, here):
 def test_the_command_shows_an_event_with_the_answers_it_was_owed_and_no_text(app, here):
     delivery_id = put(here, "done", "answered")
     now = clock.now()
+    values = {"name": "atlas", "mention_name": "atlas", "system_prompt": "Be brief.", "scope": "global"}
+    bot = bots.create(here.instance_id, people.ensure(here.instance_id, "bob").id, values)
     with transaction() as session:
-        answer = Answer(delivery_id=delivery_id, bot_id=1, state="done", reason="answered", created_at=now)
+        answer = Answer(delivery_id=delivery_id, bot_id=bot.id, state="done", reason="answered", created_at=now)
         session.add(answer)
         session.flush()
-        part = {"registration_id": here.id, "instance_id": here.instance_id, "room": "room", "bot_id": 1}
+        part = {"registration_id": here.id, "instance_id": here.instance_id, "room": "room", "bot_id": bot.id}
         fixed = {"text_digest": "d", "state": "sent", "status": 201, "created_at": now, "sent_at": now}
         for number in range(2):
             reference = {"sequence": number, "reference_id": f"ref{number}"}

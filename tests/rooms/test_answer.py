@@ -570,6 +570,118 @@ def test_a_dead_delivery_is_apologised_for_once(house: House, monkeypatch: pytes
     assert house.talk.texts[-1] == "ok"
 
 
+def tried_until_it_is_dead(house: House) -> None:
+    for _ in range(6):
+        with transaction() as session:
+            session.execute(update(Delivery).where(Delivery.state == "queued").values(due_at=clock.now()))
+        house.sent("inbox.drain", [house.instance.id, ROOM], delay=0.0)
+        house.work()
+
+
+def broken(*args: Any, **more: Any) -> Any:
+    raise RuntimeError("nobody expected this")
+
+
+# What happens to a message before anybody is known to be addressed.
+EARLY = [
+    (answer.listen, "note"),
+    (answer.guard, "silence"),
+    (answer.orders, "for_all"),
+    (answer.members, "confirm"),
+    (answer.resolve, "addressed"),
+    (answer.parts, "owe"),
+]
+
+
+@pytest.mark.parametrize(("module", "name"), EARLY, ids=[name for _, name in EARLY])
+def test_what_fails_before_it_is_known_who_answers_is_apologised_for_once(
+    house: House, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+) -> None:
+    whole = getattr(module, name)
+    tries: list[int] = []
+
+    def fails(*args: Any, **more: Any) -> Any:
+        tries.append(1)
+        # Whoever owes can't be written down in any other way: that it fails for ever is the database's end.
+        return broken() if name != "owe" or len(tries) <= 3 else whole(*args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, fails)
+        house.hear("@atlas which berth is free?")
+        tried_until_it_is_dead(house)
+    assert end(house) == ("dead", "attempts")
+    [post] = house.talk.posts
+    assert "could not be answered" in post.text
+    assert post.reply_to == int(house.last().object_id or 0)
+    assert house.model.chats == []
+
+
+@pytest.mark.parametrize(("module", "name"), EARLY[:-1], ids=[name for _, name in EARLY[:-1]])
+@pytest.mark.parametrize(
+    "text", ["good morning", "write to crew@atlas.example", "`@atlas` is its name", "@nobody hello", "@all hello"]
+)
+def test_what_fails_but_was_for_no_bot_is_not_apologised_for(
+    house: House, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, text: str
+) -> None:
+    monkeypatch.setattr(module, name, broken)
+    house.hear(text)
+    tried_until_it_is_dead(house)
+    assert house.last().state in ("dead", "ignored")
+    assert house.talk.posts == []
+
+
+def test_a_bots_own_words_are_never_apologised_for(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer.guard, "silence", broken)
+    monkeypatch.setattr(answer.listen, "note", broken)
+    house.hear("@atlas hello", actor="bots/bot-1234", role=None)
+    house.post(message("@atlas hello", kind="Activity", object_name="conversation_renamed"))
+    tried_until_it_is_dead(house)
+    assert house.talk.posts == []
+
+
+def test_a_reply_to_a_bot_is_apologised_for_by_that_bot(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = registrations.actor_id(house.registration)
+    monkeypatch.setattr(answer.members, "confirm", broken)
+    house.hear("and tomorrow?", quoted=(ours, "Talk AI (Bot)", "Berth 4."))
+    tried_until_it_is_dead(house)
+    [text] = house.talk.texts
+    assert "could not be answered" in text
+
+
+def test_where_a_bot_answers_everything_it_apologises_for_what_names_nobody(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes.choose(house.instance.id, ROOM, bot_id=house.bots["atlas"].id, mode="always")
+    monkeypatch.setattr(answer.listen, "note", broken)
+    house.hear("which berth is free?")
+    tried_until_it_is_dead(house)
+    assert len(house.talk.posts) == 1
+
+
+def test_an_apology_that_can_not_be_sent_now_is_sent_later(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer.thinking, "run", broken)
+    house.talk.fail(Fault(503, of="message"))
+    house.hear("@atlas which berth is free?")
+    tried_until_it_is_dead(house)
+    assert end(house) == ("dead", "attempts")
+    assert len(house.talk.posts) == 1
+
+
+def test_an_answer_that_was_written_before_the_last_attempt_failed_is_sent_and_is_no_apology(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(answer.deliver, "_post", broken)
+        house.hear("@atlas which berth is free?")
+        house.work()
+        with transaction() as session:
+            session.execute(update(Delivery).values(attempts=3))
+            session.execute(update(Part).values(state="written", claimed_at=None))
+    tried_until_it_is_dead(house)
+    assert house.talk.texts == ["ok"]
+    assert end(house) == ("done", "answered")
+
+
 def test_an_operator_may_have_a_lost_answer_sent_again(house: House) -> None:
     house.talk.fail(Fault(of="message", ends="drop"))
     asked(house)

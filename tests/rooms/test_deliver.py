@@ -13,10 +13,13 @@ from app.inbox.reasons import Reason
 from app.infra import clock
 from app.infra.db import reading, transaction
 from app.platforms import registrations, rooms
+from app.platforms.base import Address
+from app.platforms.models import Registration
 from app.rooms import deliver, members, parts
 from app.rooms.models import Answer, Part
 from app.rooms.neutral import digest
 from app.rooms.parts import Place, Said
+from app.rooms.sending import pieces
 from tests.fakes.talk_server import Fault, TalkServer
 from tests.rooms.conftest import Clock, make_bot
 
@@ -144,6 +147,151 @@ def test_after_a_throttled_post_nothing_is_sent_for_half_an_hour(place: Place, t
     assert send(answer, place).delay >= 1800
 
 
+def test_a_server_that_throttles_is_waited_for_as_long_as_it_says_and_that_is_no_failed_try(
+    place: Place, talk: TalkServer, time_machine: Clock
+) -> None:
+    answer = written(place)
+    with talk.failing(Fault.throttled(120)):
+        for _ in range(10):
+            waiting = send(answer, place)
+            assert (waiting.state, waiting.delay) == ("later", 120)
+            time_machine.pass_(120)
+    assert send(answer, place).state == "done"
+    assert len(talk.posts) == 1
+
+
+def test_while_one_room_is_throttled_another_is_sent_to(place: Place, talk: TalkServer) -> None:
+    talk.fail(Fault.throttled())
+    assert send(written(place), place).state == "later"
+    elsewhere = replace(place, room=rooms.seen(place.instance.id, "an0ther1"))
+    assert send(written(elsewhere, delivery_id=2), elsewhere).state == "done"
+
+
+def test_what_is_too_long_for_the_server_is_divided_further_and_nothing_of_it_is_lost(
+    place: Place, talk: TalkServer, time_machine: Clock
+) -> None:
+    text = "".join(f"Line {number} of the log.\n\n" for number in range(3000))
+    answer = written(place, text)
+    before = len(rows(answer))
+    talk.longest = 5_000
+    assert send(answer, place) == deliver.Sent("done", Reason.ANSWERED)
+    assert "".join(" ".join(talk.texts).split()) == "".join(text.split())
+    found = rows(answer)
+    assert before < len(found) == len(talk.posts)
+    assert [part.sequence for part in found] == list(range(len(found)))
+    assert [part.reference_id for part in found] == [post.reference_id for post in talk.posts]
+    assert len({part.reference_id for part in found}) == len(found)
+    assert [post.reply_to for post in talk.posts] == [1501, *[0] * (len(found) - 1)]
+    assert {part.state for part in found} == {"sent"}
+    assert all(part.text_digest == digest(part.text) for part in found)
+
+
+def test_the_same_words_twice_are_two_messages_also_when_they_are_divided(
+    place: Place, talk: TalkServer, time_machine: Clock
+) -> None:
+    text = ("word " * 6000).strip() + "\n\n" + ("word " * 6000).strip()
+    answer = written(place, text)
+    assert len({part.text_digest for part in rows(answer)}) == 1
+    talk.longest = 20_000
+    assert send(answer, place).state == "done"
+    assert " ".join(talk.texts).split() == text.split()
+
+
+def test_a_fence_that_is_divided_further_is_a_fence_in_each_message(
+    place: Place, talk: TalkServer, time_machine: Clock
+) -> None:
+    answer = written(place, "```py\n" + "x = 1\n" * 3000 + "```")
+    talk.longest = 6_000
+    assert send(answer, place).state == "done"
+    assert all(text.startswith("```py\n") and text.endswith("\n```") for text in talk.texts)
+    assert "".join(talk.texts).count("x = 1") == 3000
+
+
+def test_a_server_that_finds_everything_too_long_is_given_up(place: Place, talk: TalkServer) -> None:
+    answer = written(place, "A sentence of the log. " * 400)
+    talk.longest = 10
+    assert send(answer, place).reason == Reason.REFUSED
+    assert {part.state for part in rows(answer)} == {"refused"}
+    assert len(talk.requests) < 6
+
+
+def test_an_answer_is_not_divided_into_more_messages_than_anybody_reads(
+    place: Place, talk: TalkServer, time_machine: Clock
+) -> None:
+    answer = written(place, "A sentence of the log. " * 10_000)
+    talk.longest = 1_500
+    assert send(answer, place).reason == Reason.REFUSED
+    assert len(rows(answer)) <= pieces.MOST_ROWS
+
+
+def test_a_notice_that_is_refused_does_not_end_the_answer(place: Place, talk: TalkServer, time_machine: Clock) -> None:
+    [answer] = parts.owe(1, [make_bot(place).id])
+    assert parts.notify(answer, place, "thinking", "One moment.")
+    talk.fail(Fault(412))
+    assert deliver.flush(answer.id, place, renew=lambda: True) is None
+    parts.write(answer, place, Said("Nine.", Reason.ANSWERED))
+    assert send(answer, place) == deliver.Sent("done", Reason.ANSWERED)
+    assert talk.texts == ["Nine."]
+
+
+def test_a_notice_whose_reply_was_lost_does_not_make_the_answer_unknown(
+    place: Place, talk: TalkServer, time_machine: Clock
+) -> None:
+    [answer] = parts.owe(1, [make_bot(place).id])
+    parts.notify(answer, place, "thinking", "One moment.")
+    parts.write(answer, place, Said("Nine.", Reason.ANSWERED))
+    talk.fail(Fault.lost())
+    assert send(answer, place) == deliver.Sent("done", Reason.ANSWERED)
+    assert talk.texts == ["One moment.", "Nine."]
+
+
+def test_several_bots_that_answer_one_message_keep_the_pace_together(
+    place: Place, talk: TalkServer, time_machine: Clock
+) -> None:
+    first, second = parts.owe(1, [make_bot(place, name).id for name in ("atlas", "muse")])
+    began = clock.monotonic()
+    for answer in (first, second):
+        parts.write(answer, place, Said("Nine.", Reason.ANSWERED))
+        send(answer, place)
+    assert clock.monotonic() - began >= 1.0
+    assert len(talk.posts) == 2
+
+
+def test_a_worker_that_slept_between_its_claim_and_its_post_sends_nothing(
+    place: Place, talk: TalkServer, time_machine: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = written(place)
+    claim = deliver._claim
+
+    def slowly(part: Part) -> Part | None:
+        claimed = claim(part)
+        time_machine.pass_(60)
+        return claimed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deliver, "_claim", slowly)
+        assert send(answer, place).state == "lost"
+    assert talk.requests == []
+    assert send(answer, place).state == "done"
+    assert len(talk.posts) == 1
+
+
+def test_what_fails_before_the_post_leaves_nothing_unsure(
+    place: Place, talk: TalkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = written(place)
+
+    def away(registration: Registration) -> Address:
+        raise OSError("no key")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registrations, "address", away)
+        with pytest.raises(OSError):
+            send(answer, place)
+    assert send(answer, place).state == "done"
+    assert len(talk.posts) == 1
+
+
 def test_a_lost_reply_ends_as_unknown_and_is_never_sent_again(place: Place, talk: TalkServer) -> None:
     answer = written(place)
     talk.fail(Fault.lost())
@@ -212,7 +360,7 @@ def test_an_answer_to_a_message_that_has_expired_is_no_reply(place: Place, talk:
     assert post.reply_to == 0
 
 
-@pytest.mark.parametrize("status", [400, 412, 413, 302, 200])
+@pytest.mark.parametrize("status", [400, 412, 302, 200])
 def test_what_is_refused_for_good_is_not_tried_again(place: Place, talk: TalkServer, status: int) -> None:
     answer = written(replace(place, reply_to=None), "A sentence of the log. " * 2000)
     talk.fail(Fault(status))
