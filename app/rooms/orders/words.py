@@ -11,7 +11,7 @@ from typing import Literal
 Name = Literal["help", "stop", "setup", "memory", "usage", "mode", "language", "reset"]
 
 NAMES: Mapping[str, Name] = {
-    **dict.fromkeys(("help", "hilfe", "aide", "?"), "help"),
+    **dict.fromkeys(("help", "hilfe", "aide"), "help"),
     **dict.fromkeys(("stop", "stopp", "stoppe", "halt", "arrête", "arrêter", "arrêtez"), "stop"),
     **dict.fromkeys(("setup", "einrichten", "einrichtung", "configurer", "configuration"), "setup"),
     **dict.fromkeys(("memory", "gedächtnis", "mémoire"), "memory"),

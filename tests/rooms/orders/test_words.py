@@ -14,7 +14,6 @@ from app.rooms.orders.words import Order, read
         ("Help!", Order("help")),
         (" HILFE. ", Order("help")),
         ("aide", Order("help")),
-        ("?", Order("help")),
         ("stop", Order("stop")),
         ("Stopp!", Order("stop")),
         ("arrête", Order("stop")),
