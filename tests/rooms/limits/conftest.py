@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from app.accounts import instances, people
+from app.bots import store
 from app.inbox.models import Delivery
 from app.infra import clock
 from app.infra.db import transaction
@@ -40,7 +42,7 @@ def terms(*, room: int = 0, person: int = 0, longest: float = 60, mark: str = "m
 
 def turn(room: str = "room", actor: str = "users/mira", *, state: str = "queued", instance_id: int = 1) -> Asking:
     """A delivery, and the answer that one bot owes it."""
-    number = next(numbers)
+    number, bot = next(numbers), a_bot()
     now = clock.now()
     with transaction() as session:
         delivery = Delivery(
@@ -59,7 +61,18 @@ def turn(room: str = "room", actor: str = "users/mira", *, state: str = "queued"
         )
         session.add(delivery)
         session.flush()
-        answer = Answer(delivery_id=delivery.id, bot_id=1, position=0, state="due", created_at=now)
+        answer = Answer(delivery_id=delivery.id, bot_id=bot, position=0, state="due", created_at=now)
         session.add(answer)
         session.flush()
         return Asking(answer.id, delivery.id, instance_id, room, actor)
+
+
+def a_bot() -> int:
+    """Any bot: answers are of one that is there."""
+    home = next(iter(instances.all()), None) or instances.add("limits", "https://limits.example.test")
+    known = store.by_mention(home.id, "atlas")
+    if known is None:
+        owner = people.ensure(home.id, "bob")
+        values = {"name": "atlas", "mention_name": "atlas", "system_prompt": "You are atlas.", "scope": "global"}
+        known = store.create(home.id, owner.id, values)
+    return known.id

@@ -152,10 +152,10 @@ def test_every_piece_is_a_row_before_it_is_sent(
     rows: list[int] = []
     post = deliver._post
 
-    def looked(part: Part, place: object) -> object:
+    def looked(part: Part, *how: object) -> object:
         with reading() as session:
             rows.append(len(session.scalars(select(Part.id).where(Part.reference_id == part.reference_id)).all()))
-        return post(part, place)  # type: ignore[arg-type]
+        return post(part, *how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(deliver, "_post", looked)
     slow((7, PARAGRAPH), (2, PARAGRAPH), (2, "End."))
