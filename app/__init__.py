@@ -29,9 +29,11 @@ PACKAGES = (
     "bots",
     "bots.review",
     "inbox",
+    "inbox.gaps",
     "tools",
     "agent",
     "rooms",
+    "rooms.recovery",
     "operate",
 )
 LARGEST_REQUEST = 16 * 1024 * 1024
