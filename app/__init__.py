@@ -29,10 +29,12 @@ PACKAGES = (
     "bots",
     "bots.review",
     "inbox",
+    "inbox.gaps",
     "tools",
     "agent",
     "rooms",
     "rooms.limits",
+    "rooms.recovery",
     "operate",
 )
 LARGEST_REQUEST = 16 * 1024 * 1024

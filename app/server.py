@@ -28,6 +28,7 @@ import app as parley
 from app.bots import guide
 from app.config import Config
 from app.inbox import claim
+from app.inbox.gaps import watch
 from app.infra import clock, jobs
 from app.infra.errors import Conflict, ParleyError, TooSlow
 from app.infra.i18n import say
@@ -43,6 +44,7 @@ BACKLOG = 2048
 # How long a running request may go on after the signal to stop.
 GRACE = 2
 STOP_JOBS = 2.5
+SIGN_OFF = 1.0
 # The arbiter kills a worker that is not gone by then; Ctrl-C must end everything within ten seconds.
 LAST_MOMENT = 6
 STUCK = 120
@@ -177,7 +179,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         if not worker.booted:
             # gunicorn's own exit code tells the arbiter to give up rather than to try for ever.
             return
-        end_now()
+        end_now(worker.wsgi, alone=self.serving.alone)
 
 
 class PatientArbiter(Arbiter):  # type: ignore[misc]
@@ -208,9 +210,10 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc]
         return kept
 
     def handle_quit(self, sig: int, frame: Any) -> None:
-        # A terminal signals the arbiter too, which signals again: the second one must not break into the ending.
+        # A terminal signals the arbiter too, which signals again: the second one must not break into the ending. Not by
+        # SIG_IGN: Python complains of a signal that came just before.
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, lambda *_: None)
         super().handle_quit(sig, frame)
 
     def _keepalive_after(self, conn: Any, keepalive: bool) -> bool:
@@ -275,25 +278,52 @@ class PacedSocket:
         return TooSlow(detail=f"{self.received} bytes came in {clock.monotonic() - self.began:.0f} s")
 
 
-def end_now() -> NoReturn:
-    """Stops the workers of this process and ends it.
+def end_now(app: Flask, *, alone: bool) -> NoReturn:
+    """Stops the workers of this process and ends it; `alone`: nobody else runs jobs on this data.
 
     Threads of open sockets and of running turns would be joined for ever; their rows tell what is left to do.
     """
+    worked = jobs.running()
     jobs.stop_embedded(seconds=STOP_JOBS)
+    if worked:
+        # A database that does not answer is not waited for.
+        last = threading.Thread(target=_sign_off, args=(app, alone), daemon=True)
+        last.start()
+        last.join(SIGN_OFF)
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)
+
+
+def _sign_off(app: Flask, alone: bool) -> None:
+    try:
+        with app.app_context():
+            jobs.sign_off(alone=alone)
+    except Exception:
+        log.exception("the workers' end was not noted")
+
+
+def _watch(app: Flask) -> None:
+    """Tells every few seconds that events are taken here, as long as the process lives."""
+    watcher = watch.Watcher()
+    while True:
+        with app.app_context():
+            watcher.look()
+        clock.sleep(watch.SECONDS)
 
 
 def _begin(app: Flask, serving: Serving) -> None:
     try:
         with app.app_context():
             _prepare(serving)
+        threading.Thread(target=_watch, args=(app,), name="watch", daemon=True).start()
         if serving.workers:
             with app.app_context():
                 turn_slots = store.get("turn_slots")
             jobs.start_embedded(turn_slots=turn_slots)
+            with app.app_context():
+                # The first sign of life, which others would else see ten seconds later.
+                jobs.tick(jobs.SWEEP)
     except Exception as error:
         log.exception("Parley can't start its workers")
         click.echo(str(error.sentence if isinstance(error, ParleyError) else say("Parley can't start.")), err=True)

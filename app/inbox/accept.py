@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from sqlalchemy import or_, update
 
 from app.inbox.again import again
-from app.inbox.models import Delivery
+from app.inbox.models import RECOVERED, Delivery
 from app.infra import clock, jobs
 from app.infra.db import clean_text, core_transaction, insert_once
 from app.platforms.base import IncomingEvent
@@ -39,19 +39,29 @@ class Receiver(Protocol):
 
 
 def accept(
-    registration: Receiver, *, random: str, body: bytes, event: IncomingEvent, backend: str | None = None
+    registration: Receiver,
+    *,
+    random: str,
+    body: bytes,
+    event: IncomingEvent,
+    backend: str | None = None,
+    recovered_from: datetime | None = None,
 ) -> int | None:
     """Stores the event and wakes a worker; gives the row's id, or None for a duplicate.
 
     `random` is the request's own random header and `backend` its claimed server, remembered for the setup checks only.
+    `recovered_from` is when it was said, where it was not told but read from its room after a gap.
     Raises what the database raises when the row can't be stored: nothing was accepted then.
     """
     room = fitted(event.room, 64)
     row = _row(registration, room, random=random, body=body, event=event)
+    if recovered_from is not None:
+        row |= {"kind": RECOVERED, "received_at": min(recovered_from, row["received_at"])}
     stored = again(lambda: _insert(row))
     if stored is not None:
         _wake(registration.instance_id, room)
-    _seen(registration, backend)
+    if recovered_from is None:
+        _seen(registration, backend)
     return stored
 
 
@@ -67,7 +77,7 @@ def fitted(text: str, length: int) -> str:
     return f"{cleaned[: length - DIGEST - 1]}~{digest}"
 
 
-def _row(registration: Receiver, room: str, *, random: str, body: bytes, event: IncomingEvent) -> Mapping[str, Any]:
+def _row(registration: Receiver, room: str, *, random: str, body: bytes, event: IncomingEvent) -> dict[str, Any]:
     now = clock.now()
     object_id = None if event.object_id is None else fitted(event.object_id, 64)
     told_once = object_id is not None and event.kind in TOLD_ONCE

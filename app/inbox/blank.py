@@ -24,9 +24,11 @@ def old(*, ignored_hours: int, other_days: int) -> int:
     return _all(ignored) + _all(others)
 
 
-def room(instance_id: int, room: str, *, before_id: int) -> int:
-    """Blanks every event of a room that came before the row `before_id`: its history was cleared."""
+def room(instance_id: int, room: str, *, before_id: int, before: datetime | None = None) -> int:
+    """Blanks every event of a room that came before the row `before_id`, and by that moment: its history was cleared."""
     in_room = and_(Delivery.instance_id == instance_id, Delivery.room == room, Delivery.id < before_id)
+    if before is not None:
+        in_room = and_(in_room, Delivery.received_at <= before)
     with transaction() as session:
         bodies = update(Delivery).where(in_room, Delivery.body.is_not(None))
         return changed(session.execute(bodies.values(body=None).execution_options(synchronize_session=False)))

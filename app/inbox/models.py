@@ -9,9 +9,13 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.infra.db import Base, Id, LongBinary, LongText, UtcDateTime, prefixed
 
+RECOVERED = "recovered"
+MESSAGES = ("message", RECOVERED)
+"""The kinds of rows that are messages. What a recovered one is, is told by its body: an event of the room, now and then."""
+
 
 class Delivery(Base):
-    """One accepted webhook event.
+    """One accepted event: told by a webhook, or read from its room after a gap (kind recovered).
 
     `random_digest` guards against replays of one request; `dedupe` is "<room>:<object id>:<type>" for events that are
     told once (Create, Activity), NULL otherwise. Two unique keys: whichever meets first makes a duplicate.

@@ -39,6 +39,7 @@ WORK_SLOTS = 2
 # A finished job is acknowledged up to a second later: with two slots and nothing in hand they would idle meanwhile.
 PREFETCH = {TURNS: 1, WORK: 4}
 RESEND_AFTER = timedelta(seconds=30)
+SWEEP = "jobs.sweep"
 SWEEP_SECONDS = 10
 # A worker is taken for dead when the sweep, which it runs every ten seconds, has not come for this long.
 SILENCE = timedelta(seconds=60)
@@ -226,6 +227,20 @@ def stop_embedded(*, seconds: float = STOP_TIMEOUT) -> None:
         stopper.join(max(0.0, deadline - clock.monotonic()))
 
 
+def sign_off(*, alone: bool) -> None:
+    """The workers of this process are stopped: with nobody else to run jobs, none is alive from now on.
+
+    Where there may be others the sign of life ends within two sweeps, unless one of them gives it anew.
+    """
+    sign = PeriodicSlot.name == SWEEP
+    soon = clock.now() - SILENCE + timedelta(seconds=2 * SWEEP_SECONDS)
+    with transaction() as session:
+        if alone:
+            session.execute(delete(PeriodicSlot).where(sign))
+        else:
+            session.execute(update(PeriodicSlot).where(sign, PeriodicSlot.done_at > soon).values(done_at=soon))
+
+
 def running() -> bool:
     """True while every embedded worker of this process runs."""
     return bool(jobs.running) and all(part.thread.is_alive() for part in jobs.running)
@@ -234,7 +249,7 @@ def running() -> bool:
 def alive() -> bool:
     """True while workers run, here or elsewhere: the sweep, which they run every ten seconds, came lately."""
     with reading() as session:
-        done_at = session.scalar(select(PeriodicSlot.done_at).where(PeriodicSlot.name == "jobs.sweep"))
+        done_at = session.scalar(select(PeriodicSlot.done_at).where(PeriodicSlot.name == SWEEP))
     return done_at is not None and done_at > clock.now() - SILENCE
 
 
@@ -248,7 +263,7 @@ def broker_answers() -> bool:
     return True
 
 
-@periodic("jobs.sweep", every=SWEEP_SECONDS, queue=TURNS)
+@periodic(SWEEP, every=SWEEP_SECONDS, queue=TURNS)
 def sweep() -> None:
     """Sends keyed jobs again whose wake-up was lost."""
     resend(older_than=RESEND_AFTER)

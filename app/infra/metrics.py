@@ -42,6 +42,11 @@ def event_lost() -> None:
     events_lost_total.inc()
 
 
+def events_lost() -> float:
+    """How many events this process has lost since it began."""
+    return next(iter(events_lost_total.collect())).samples[0].value
+
+
 def render(*, inbox: Mapping[str, int], queued: int, worker: bool) -> bytes:
     """The text of /metrics; what stands in the database is given by the caller."""
     _inbox.clear()

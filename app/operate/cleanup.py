@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import InstrumentedAttribute
 
+from app.inbox.gaps.models import Gap
 from app.inbox.models import Delivery
 from app.infra import clock, jobs
 from app.infra.db import changed, transaction
@@ -25,6 +26,7 @@ BITE = 1000
 # A row of the inbox guards against the replay of its request for as long as it stands; without its body it is small.
 INBOX_DAYS = 365
 USAGE_CALL_DAYS = 90
+GAP_DAYS = 30
 FINISHED = ("done", "ignored", "dead", "unknown")
 
 # Periodic jobs that come this seldom are upkeep; the others drive the work.
@@ -52,6 +54,7 @@ def forget() -> dict[str, int]:
         (Delivery.received_at, INBOX_DAYS, (Delivery.state.in_(FINISHED),)),
         (TurnTrace.started_at, store.get("trace_days"), ()),
         (UsageCall.at, USAGE_CALL_DAYS, ()),
+        (Gap.ended_at, GAP_DAYS, (Gap.finished_at.is_not(None),)),
     ]
     return {
         str(column.class_.__tablename__): _delete(column, now - timedelta(days=days), where)

@@ -57,9 +57,11 @@ def worker(as_json: bool) -> None:
     with app.app_context():
         slots = store.get("turn_slots")
     jobs.start_embedded(turn_slots=slots)
+    with app.app_context():
+        jobs.tick(jobs.SWEEP)
     click.echo(str(say("The worker runs - Ctrl-C stops it.")))
     stop.wait()
-    server.end_now()
+    server.end_now(app, alone=False)
 
 
 @click.group("db")
@@ -152,22 +154,26 @@ def clean(as_json: bool) -> None:
 @click.command("doctor")
 @cli.json_option
 def examine(as_json: bool) -> None:
-    """Look at every part and say what to do about what does not work."""
-    checks = list(doctor.examine(_config()))
-    rows: list[dict[str, Any]] = [
-        {"name": c.name, "ok": c.ok, "state": str(c.state), "remedy": str(c.remedy) if c.remedy else None}
-        for c in checks
-    ]
-    cli.output({"ok": all(c.ok for c in checks), "parts": rows}, as_json, lambda: _tell(rows))
-    if not all(c.ok for c in checks):
+    """Look at every part and say what to do about what does not work. Exits with 1 where something is broken."""
+    rows = []
+    for check in doctor.examine(_config()):
+        remedy = None if check.remedy is None else str(check.remedy)
+        row = {"name": check.name, "ok": check.ok, "level": check.level, "state": str(check.state), "remedy": remedy}
+        rows.append(row)
+        if not as_json:
+            # At once: the next server may let us wait.
+            _tell(row)
+    ok = all(row["ok"] for row in rows)
+    cli.output({"ok": ok, "parts": rows}, as_json)
+    if not ok:
         raise SystemExit(1)
 
 
-def _tell(rows: list[dict[str, Any]]) -> None:
-    for row in rows:
-        click.echo(f"{'ok  ' if row['ok'] else 'BAD '} {row['name']}: {row['state']}")
-        if row["remedy"]:
-            click.echo(f"     {row['remedy']}")
+def _tell(row: dict[str, Any]) -> None:
+    sign = {"ok": "ok  ", "note": "note", "bad": "BAD "}[row["level"]]
+    click.echo(f"{sign} {row['name']}: {row['state']}")
+    if row["remedy"]:
+        click.echo(f"     {row['remedy']}")
 
 
 def _rotated(config: Config, done: rotation.Rotated) -> str:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from functools import partial
 
 from app.config import Config
-from app.infra import crypto
+from app.infra import crypto, jobs
 from app.infra.i18n import say
 from app.llm import catalog
-from app.operate import keys, migrations
+from app.operate import keys, migrations, sidebyside, talk
 from app.operate.health import Check, database, worker
+from app.operate.sidebyside import Part
 from app.settings import endpoints
 
 READABLE_BY_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def examine(config: Config) -> Iterator[Check]:
-    """Checks part by part; a part that others stand on ends it where it fails."""
+    """Checks part by part; a part that others stand on ends it where it fails. Other servers are asked side by side."""
     yield (found := database())
     if not found.ok:
         return
@@ -25,8 +27,18 @@ def examine(config: Config) -> Iterator[Check]:
     if not found.ok:
         return
     yield key(config)
+    if config.broker_url is not None:
+        yield broker()
     yield worker()
-    yield from models()
+    configured = endpoints.all()
+    if not configured:
+        yield no_model()
+    yield from sidebyside.examine(
+        [
+            *(Part(f"endpoint {each.name}", partial(model, each.name)) for each in configured),
+            *(Part(f"nextcloud {each.name}", partial(talk.examine, each)) for each in talk.servers()),
+        ]
+    )
 
 
 def tables(config: Config) -> Check:
@@ -63,17 +75,30 @@ def key(config: Config) -> Check:
     return Check("key", True, say("Every stored secret opens."))
 
 
-def models() -> Iterator[Check]:
-    """Whether each model endpoint answers, by asking it for its models."""
-    configured = endpoints.all()
-    if not configured:
-        yield Check(
-            "endpoints",
-            True,
-            say("No model is connected: bots answer by quoting what they find."),
-            say("Connect one: `python manage.py endpoints set primary --url URL --model MODEL`."),
-        )
-    for endpoint in configured:
-        result = catalog.test(endpoint.name)
-        remedy = say("Set it again: `python manage.py endpoints set {name} --url URL`.", name=endpoint.name)
-        yield Check(f"endpoint {endpoint.name}", result.ok, result.message, None if result.ok else remedy)
+def broker() -> Check:
+    """Whether jobs reach the workers."""
+    if jobs.broker_answers():
+        return Check("broker", True, say("The broker answers."))
+    return Check(
+        "broker",
+        False,
+        say("The broker does not answer: messages are stored and wait."),
+        say("Look at PARLEY_BROKER_URL, and whether the server that it names runs."),
+    )
+
+
+def no_model() -> Check:
+    """That nobody but the built-in endpoint answers."""
+    return Check(
+        "endpoints",
+        True,
+        say("No model is connected: bots answer by quoting what they find."),
+        say("Connect one: `python manage.py endpoints set primary --url URL --model MODEL`."),
+    )
+
+
+def model(name: str) -> Iterator[Check]:
+    """Whether a model endpoint answers, by asking it for its models."""
+    result = catalog.test(name)
+    remedy = say("Set it again: `python manage.py endpoints set {name} --url URL`.", name=name)
+    yield Check(f"endpoint {name}", result.ok, result.message, None if result.ok else remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sqlalchemy import func, select, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,12 +16,19 @@ from app.infra.i18n import Sentence, say
 
 @dataclass(frozen=True)
 class Check:
-    """One part: whether it works, the sentence that says so, and what to do where it doesn't."""
+    """One part: whether it works, the sentence that says so, and what to do where it doesn't, or could be better."""
 
     name: str
     ok: bool
     state: Sentence
     remedy: Sentence | None = None
+
+    @property
+    def level(self) -> Literal["ok", "note", "bad"]:
+        """A note works as it is, and still has something to tell."""
+        if not self.ok:
+            return "bad"
+        return "ok" if self.remedy is None else "note"
 
 
 def ready() -> tuple[Check, ...]:

@@ -137,6 +137,52 @@ class Page:
     before: int | None
 
 
+@dataclass(frozen=True)
+class SeenRoom:
+    """A room as a reader sees it. `name` is "" where the server has none for it, as for a room of two.
+
+    `last_message_id` and `expiration` (in seconds, 0: messages stay) are None where they are untold.
+    """
+
+    token: str
+    name: str
+    last_message_id: int | None
+    expiration: int | None
+
+
+@dataclass(frozen=True)
+class MissedEvent:
+    """What a webhook would have told at that moment: `body` is as Platform.parse reads it; it tells no role."""
+
+    body: bytes
+    at: datetime
+
+
+@dataclass(frozen=True)
+class MissedEvents:
+    """Events of a room, oldest first. `left_out`: people wrote more there than was asked for, or earlier."""
+
+    events: tuple[MissedEvent, ...]
+    left_out: bool = False
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What a chat server says of itself to anybody; `version` such as 31.0.6.2."""
+
+    version: str
+    maintenance: bool
+    needs_upgrade: bool
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a chat system can do: the names of its features, and the longest message in code points (None: untold)."""
+
+    features: frozenset[str]
+    max_message: int | None
+
+
 class BadPayload(Exception):
     """The body is not an event of this platform; the text says what is wrong, for the log."""
 
@@ -146,7 +192,8 @@ class Outcome:
     """What became of a post. `retry_after` in seconds; `remedy` is what an administrator should do about it.
 
     success: it stands in the room. retryable: it does not, another try may work. permanent: it does not and never will.
-    ambiguous: nobody can tell whether it stands there; never sent again blindly.
+    ambiguous: nobody can tell whether it stands there; never sent again blindly. `throttled`: the server said that it
+    slows us down, whatever became of the post.
     """
 
     kind: Literal["success", "retryable", "permanent", "ambiguous"]
@@ -154,6 +201,15 @@ class Outcome:
     reason: str = ""
     retry_after: float | None = None
     remedy: Sentence | None = None
+    throttled: bool = False
+
+
+@dataclass(frozen=True)
+class Granted:
+    """What a registration may do in a room, in the words of the chat system; empty where `outcome` is no success."""
+
+    outcome: Outcome
+    features: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -184,6 +240,10 @@ class Platform(Protocol):
     def react(self, address: Address, room: str, message_id: int, emoji: str) -> Outcome: ...
 
     def unreact(self, address: Address, room: str, message_id: int, emoji: str) -> Outcome: ...
+
+    def granted(self, address: Address, room: str) -> Granted:
+        """Asks with our signature what we may do in a room, and posts nothing."""
+        ...
 
 
 class Reader(Protocol):
@@ -219,6 +279,27 @@ class Reader(Protocol):
         self, instance_id: int, room: str, reference_id: str, *, after: int | None = None, since: datetime | None = None
     ) -> StoredMessage | None:
         """The message with this reference among those after a message id, or since a time; None: it is not there."""
+        ...
+
+    def rooms(self, instance_id: int) -> tuple[SeenRoom, ...]:
+        """Every room that it is a member of."""
+        ...
+
+    def missed(
+        self, instance_id: int, room: str, *, name: str, after: int | None, since: datetime, limit: int
+    ) -> MissedEvents:
+        """What people said after a message and since a time, at most the newest `limit`; and what happened after it.
+
+        Without what our own bots and the service user said. `name` is what the events call the room.
+        """
+        ...
+
+    def server(self, instance_id: int) -> ServerState:
+        """What the server says of itself; asked without a login."""
+        ...
+
+    def abilities(self, instance_id: int) -> Abilities:
+        """What the chat system there can do."""
         ...
 
     def whoami(self, instance_id: int) -> str:

@@ -32,6 +32,8 @@ class Registration(Base):
     last_event_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_post_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_post_status: Mapped[str | None] = mapped_column(String(64))
+    refused_at: Mapped[datetime | None] = mapped_column(UtcDateTime, doc="our signature was last refused then")
+    throttled_at: Mapped[datetime | None] = mapped_column(UtcDateTime, doc="the server last said that it slows us down")
     backend_seen: Mapped[str | None] = mapped_column(String(1024))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 

@@ -189,7 +189,7 @@ def rotate(registration_id: int, *, keep_hours: float = ROTATION_HOURS) -> Regis
         found.previous_secret = found.secret if keep_hours > 0 else None
         found.previous_until = clock.now() + timedelta(hours=keep_hours) if keep_hours > 0 else None
         found.secret = crypto.seal(fresh_secret())
-        found.blocked_until = found.blocked_reason = None
+        found.blocked_until = found.blocked_reason = found.refused_at = None
     return found
 
 
@@ -207,9 +207,19 @@ def misnamed(found: Inlet, backend: str) -> None:
 def posted(registration_id: int, outcome: Outcome) -> None:
     """Notes what became of a post; a refused signature opens the breaker, because each costs the server's patience."""
     status = f"{outcome.status} {outcome.reason}" if outcome.status else outcome.reason
-    _change(registration_id, last_post_at=clock.now(), last_post_status=(status or outcome.kind)[:64])
+    now = clock.now()
+    lately: dict[str, Any] = {"throttled_at": now} if outcome.throttled else {}
+    if outcome.kind == "success":
+        lately["refused_at"] = None
+    _change(registration_id, last_post_at=now, last_post_status=(status or outcome.kind)[:64], **lately)
     if outcome.status == 401:
         trip(registration_id, outcome.reason)
+        refused(registration_id)
+
+
+def refused(registration_id: int) -> None:
+    """Notes that our signature was refused just now: whoever only wants to know does not try again so soon."""
+    _change(registration_id, refused_at=clock.now())
 
 
 def blocked(registration: Registration) -> bool:
@@ -231,7 +241,7 @@ def trip(registration_id: int, reason: str, seconds: float = BREAK_SECONDS) -> N
 
 def untrip(registration_id: int) -> None:
     """Closes the breaker: an administrator has put it right."""
-    _change(registration_id, blocked_until=None, blocked_reason=None)
+    _change(registration_id, blocked_until=None, blocked_reason=None, refused_at=None)
 
 
 def fresh_secret() -> str:

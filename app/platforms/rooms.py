@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, select, update
@@ -71,14 +72,25 @@ def speak(instance_id: int, token: str, language: str | None) -> None:
     _change(instance_id, token, language=language)
 
 
+def active(instance_id: int) -> Mapping[Room, Sequence[RoomBinding]]:
+    """The rooms of an instance in which a registration is active, each with its bindings, oldest first."""
+    query = select(Room, RoomBinding).join(RoomBinding, RoomBinding.room_id == Room.id)
+    query = query.where(Room.instance_id == instance_id, RoomBinding.left_at.is_(None))
+    found: dict[Room, list[RoomBinding]] = {}
+    with reading() as session:
+        for room, binding in session.execute(query.order_by(Room.id, RoomBinding.id)):
+            found.setdefault(room, []).append(binding)
+    return found
+
+
 def members_changed(instance_id: int, token: str) -> None:
     """Somebody came or went: what was known of the members is stale."""
     _change(instance_id, token, members_changed_at=clock.now())
 
 
-def cleared(instance_id: int, token: str) -> None:
-    """The history was cleared: nothing older is shown or kept."""
-    _change(instance_id, token, cleared_at=clock.now())
+def cleared(instance_id: int, token: str, *, at: datetime | None = None) -> None:
+    """The history was cleared, now or at that moment: nothing older is shown or kept."""
+    _change(instance_id, token, cleared_at=at or clock.now())
 
 
 def _room(instance_id: int, token: str) -> Select[Room]:

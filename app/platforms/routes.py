@@ -9,6 +9,7 @@ from flask.typing import ResponseReturnValue
 
 from app.accounts import instances
 from app.accounts.models import Instance
+from app.inbox.gaps import told
 from app.infra import auth
 from app.infra.errors import BadInput, Conflict, NotFound
 from app.infra.i18n import say
@@ -28,7 +29,8 @@ def list_all() -> ResponseReturnValue:
     """Every registration, or those of one instance (?instance=NAME), without secrets."""
     name = request.args.get("instance")
     wanted = [_instance(name)] if name else instances.all()
-    return {"registrations": [status.shown(found, each) for each in wanted for found in _of(each)]}
+    shown = [told.with_gap(status.shown(found, each), each) for each in wanted for found in _of(each)]
+    return {"registrations": shown}
 
 
 @blueprint.post("")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from app.accounts.models import Instance
@@ -40,38 +40,52 @@ def shown(registration: Registration, instance: Instance) -> dict[str, Any]:
 
 def problems(registration: Registration, instance: Instance) -> list[Sentence]:
     """What is known to be wrong, and what to do about it."""
-    found = []
-    if registration.last_event_at is None:
-        found.append(
-            say(
-                "No event has come yet. Install the bot in Nextcloud with the command that `python manage.py talk register` "
-                "prints, and switch it on in a room."
-            )
-        )
+    told = (waiting(registration), misnamed(registration, instance), paused(registration))
+    return [sentence for sentence in told if sentence is not None]
+
+
+def waiting(registration: Registration) -> Sentence | None:
+    """That the chat system has never called us: only its first event proves that it can."""
+    if registration.last_event_at is not None:
+        return None
+    return say(
+        "No event has come yet. Install the bot in Nextcloud with the command that `python manage.py talk register` "
+        "prints, and switch it on in a room."
+    )
+
+
+def misnamed(registration: Registration, instance: Instance) -> Sentence | None:
+    """That events are refused, because the server calls itself by an address that we don't know."""
     seen = registration.backend_seen or ""
-    if not backends.fits(seen, [instance.url, *instance.backends]):
-        found.append(
-            say(
-                "Nextcloud calls itself {seen}, but the instance's address is {url}; its events are refused. Correct "
-                "overwrite.cli.url there, or accept the name: "
-                "`python manage.py talk register --instance {instance} --backend {name}`.",
-                seen=seen,
-                name=shlex.quote(seen),
-                url=instance.url,
-                instance=instance.name,
-            )
-        )
-    if registration.blocked_until is not None and registration.blocked_until > clock.now():
-        found.append(
-            say(
-                "Nextcloud refused the last post ({status}); nothing is posted until {until}. Check that the bot has the "
-                "secret there that `python manage.py talk register` shows, is switched on in the room, and has the "
-                "feature response; then run `python manage.py talk resume`.",
-                status=registration.last_post_status or registration.blocked_reason,
-                until=registration.blocked_until.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            )
-        )
-    return found
+    if backends.fits(seen, [instance.url, *instance.backends]):
+        return None
+    return say(
+        "Nextcloud calls itself {seen}, but the instance's address is {url}; its events are refused. Correct "
+        "overwrite.cli.url there, or accept the name: "
+        "`python manage.py talk register --instance {instance} --backend {name}`.",
+        seen=seen,
+        name=shlex.quote(seen),
+        url=instance.url,
+        instance=instance.name,
+    )
+
+
+def paused(registration: Registration) -> Sentence | None:
+    """That nothing is posted, because our signature was refused."""
+    if registration.blocked_until is None or registration.blocked_until <= clock.now():
+        return None
+    return say(
+        "Nextcloud refused the last post ({status}); nothing is posted until {until}. Check that the bot has the "
+        "secret there that `python manage.py talk register` shows, is switched on in the room, and has the "
+        "feature response; then run `python manage.py talk resume`.",
+        status=registration.last_post_status or registration.blocked_reason,
+        until=moment(registration.blocked_until),
+    )
+
+
+def moment(at: datetime) -> str:
+    """A moment as people read it."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _iso(moment: Any) -> str | None:

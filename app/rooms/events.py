@@ -15,8 +15,9 @@ from app.accounts.serviceuser import Untold
 from app.conversations import expiry, store, transcript
 from app.inbox import blank
 from app.inbox.base import Verdict
-from app.inbox.models import Delivery
+from app.inbox.models import MESSAGES, RECOVERED, Delivery
 from app.inbox.reasons import Reason
+from app.infra import clock
 from app.infra.db import reading, transaction
 from app.platforms import rooms
 from app.platforms.base import IncomingEvent
@@ -75,13 +76,18 @@ def _renamed(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
 
 
 def _history_cleared(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
-    """Whatever was said before is gone, and so is all that we kept of it."""
+    """Whatever was said before is gone, and so is all that we kept of it.
+
+    A room's events are worked in order, so that all that is kept by now was said before; but one that was recovered
+    came late, and what was kept since then stays.
+    """
     room = place.room
-    rooms.cleared(room.instance_id, room.token)
-    store.erase(room.instance_id, room=room.token, before=delivery.received_at)
-    transcript.erase(room.instance_id, room=room.token, before=delivery.received_at)
-    parts.blank(room.instance_id, room.token, before=delivery.received_at)
-    blank.room(room.instance_id, delivery.room, before_id=delivery.id)
+    before = delivery.received_at if delivery.kind == RECOVERED else clock.now()
+    rooms.cleared(room.instance_id, room.token, at=delivery.received_at)
+    store.erase(room.instance_id, room=room.token, before=before)
+    transcript.erase(room.instance_id, room=room.token, before=before)
+    parts.blank(room.instance_id, room.token, before=before)
+    blank.room(room.instance_id, delivery.room, before_id=delivery.id, before=before)
 
 
 def _message_deleted(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
@@ -105,7 +111,7 @@ def _message_deleted(event: IncomingEvent, place: Place, delivery: Delivery) -> 
 def _blank_bodies(delivery: Delivery, since: datetime, wanted: Callable[[str, str], bool]) -> None:
     """Blanks the raw bodies of messages since then; `wanted` is asked with the actor and the message's id."""
     here = (Delivery.instance_id == delivery.instance_id, Delivery.room == delivery.room)
-    earlier = (Delivery.received_at >= since, Delivery.id < delivery.id, Delivery.kind.in_(("message", "recovered")))
+    earlier = (Delivery.received_at >= since, Delivery.id < delivery.id, Delivery.kind.in_(MESSAGES))
     # One that still waits for its answer keeps its text until then.
     over = (Delivery.finished_at.is_not(None), Delivery.body.is_not(None))
     with transaction() as session:

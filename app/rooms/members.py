@@ -91,7 +91,8 @@ def stays(delivery: Delivery, room: Room) -> bool:
 def moderates(room: Room, actor_key: str) -> bool:
     """True when this person's last message in the room was a moderator's, and no role has changed since.
 
-    The server tells the role with each message and in no other way; `actor_key` is as in users/ada.
+    The server tells the role with each message that it sends and in no other way, so that recovered messages say nothing
+    here; `actor_key` is as in users/ada.
     """
     recent = (
         select(Delivery)

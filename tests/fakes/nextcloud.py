@@ -50,11 +50,15 @@ class Conversation:
     name: str
     attendees: dict[tuple[str, str], int]
     messages: list[dict[str, Any]] = field(default_factory=list)
+    expiration: int = 0
 
 
 @dataclass
 class Nextcloud(TalkServer):
-    """See the module. `hidden_circles` are listed to nobody but their members; `without_circles`: the app is missing."""
+    """See the module. `hidden_circles` are listed to nobody but their members; `without_circles`: the app is missing.
+
+    `broken` are paths that answer 503, whatever the rest of the server does.
+    """
 
     accounts: dict[str, Account] = field(default_factory=dict)
     groups: dict[str, set[str]] = field(default_factory=lambda: {"admin": set()})
@@ -63,11 +67,14 @@ class Nextcloud(TalkServer):
     remote_members: set[tuple[str, str]] = field(default_factory=set)
     without_circles: bool = False
     maintenance: bool = False
+    version: str = "31.0.6.2"
+    talk_features: tuple[str, ...] = ("bots-v1", "chat-v2", "threads")
     conversations: dict[str, Conversation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.bad_logins = 0
+        self.broken: set[str] = set()
         self.asked: list[str] = []
 
     def user(
@@ -151,13 +158,13 @@ class Nextcloud(TalkServer):
                     "installed": True,
                     "maintenance": self.maintenance,
                     "needsDbUpgrade": False,
-                    "version": "31.0.6.2",
-                    "versionstring": "31.0.6",
+                    "version": self.version,
+                    "versionstring": self.version.rpartition(".")[0],
                     "edition": "",
                     "productname": "Nextcloud",
                 }
             )
-        if self.maintenance:
+        if self.maintenance or path in self.broken:
             return Response(HTML, 503, content_type="text/html")
         if kind != "other" or not path.startswith(OCS):
             return super()._answer(request, path, kind, room, number, body)
@@ -197,7 +204,7 @@ class Nextcloud(TalkServer):
         if request.method != "GET":
             return 998, [], {}
         if path == f"{OCS}/cloud/capabilities":
-            return 200, CAPABILITIES, {}
+            return 200, capabilities(self.talk_features), {}
         if path == f"{OCS}/cloud/user":
             return 200, {"id": uid, "displayname": self.accounts[uid].name, "groups": sorted(self._groups(uid))}, {}
         if path.startswith(f"{OCS}/cloud/users/") and len(parts) == 7:
@@ -313,16 +320,13 @@ class Nextcloud(TalkServer):
         return 200, messages[max(0, position - number) : position + number + 1], {}
 
 
-CAPABILITIES = {
-    "version": {"major": 31, "minor": 0, "micro": 6, "string": "31.0.6"},
-    "capabilities": {
-        "spreed": {
-            "features": ["bots-v1", "chat-v2", "threads"],
-            "config": {"chat": {"max-length": 32000}, "attachments": {"folder": "/Talk"}},
-        },
-        "circles": {},
-    },
-}
+def capabilities(talk_features: Iterable[str]) -> dict[str, Any]:
+    talk = {
+        "features": list(talk_features),
+        "config": {"chat": {"max-length": 32000}, "attachments": {"folder": "/Talk"}},
+    }
+    version = {"major": 31, "minor": 0, "micro": 6, "string": "31.0.6"}
+    return {"version": version, "capabilities": {"spreed": talk, "circles": {}}}
 
 
 def enveloped(status: int, data: Any, headers: Mapping[str, str] | None = None, *, code: int | None = None) -> Response:
@@ -340,6 +344,7 @@ def facts(here: Conversation) -> dict[str, Any]:
         "name": here.name,
         "displayName": here.name,
         "readOnly": 0,
+        "messageExpiration": here.expiration,
         "lastMessage": last,
     }
 

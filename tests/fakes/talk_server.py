@@ -129,7 +129,8 @@ class TalkServer:
 
     `rooms` None: every room exists; `gone` are rooms deleted after the setup; `disabled` are secrets of bots that may
     not post; `known_messages` None: every positive id but 999999 can be replied and reacted to. `longest` is what it takes
-    of one message, `clock` tells its time in unix seconds.
+    of one message, `clock` tells its time in unix seconds. `bot_features` are the flags that Talk 25 tells a bot; None: it
+    is older, and does not know the question.
     """
 
     secret: str | Iterable[str] = ""
@@ -140,6 +141,7 @@ class TalkServer:
     disabled: set[str] = field(default_factory=set)
     known_messages: set[int] | None = None
     longest: int = MAX_MESSAGE
+    bot_features: int | None = None
     record: Path | None = None
     clock: Callable[[], float] = time.time
 
@@ -237,6 +239,7 @@ class TalkServer:
             if fault.ends:
                 _cut(environ["werkzeug.socket"], rst=fault.ends == "reset")
             response = _formed(response, fault.form)
+            response.headers.update(dict(fault.headers))
         return response(environ, start_response)
 
     def _take(self, kind: str) -> Fault | None:
@@ -260,6 +263,8 @@ class TalkServer:
             self.violations.append("no OCS-APIRequest")
             return _json({"message": "CSRF check failed"}, 412)
         data = _parameters(request, body)
+        if kind == "features":
+            return self._features(request, data)
         if kind == "message":
             status = self._message(request, data, room, number)
         else:
@@ -336,6 +341,16 @@ class TalkServer:
         placed.remove(emoji)
         return 200
 
+    def _features(self, request: Request, data: dict[str, Any]) -> Response:
+        if self.bot_features is None:
+            return _ocs(404)
+        token = str(data.get("token", ""))
+        status, _ = self._bot(request, token, token)
+        if status:
+            return _ocs(status, headers={"X-Nextcloud-Bruteforce-Throttled": "200ms"})
+        meta = {"status": "ok", "statuscode": 200, "message": "OK"}
+        return _json({"ocs": {"meta": meta, "data": {"features": self.bot_features}}})
+
     def _bot(self, request: Request, value: str, room: str) -> tuple[int, str]:
         """A status that refuses the request, or 0 and the secret that signed it."""
         random = request.headers.get("X-Nextcloud-Talk-Bot-Random", "")
@@ -378,6 +393,8 @@ def _route(method: str, path: str) -> tuple[str, str]:
     if not path.startswith(API):
         return "other", ""
     room, _, rest = path.removeprefix(API).partition("/")
+    if (method, room) == ("POST", "ask-features"):
+        return "features", ""
     if (method, rest) == ("POST", "message"):
         return "message", room
     if rest.startswith("reaction/") and rest.removeprefix("reaction/").isdigit() and method in ("POST", "DELETE"):

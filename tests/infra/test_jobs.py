@@ -229,6 +229,28 @@ def test_stopping_takes_no_longer_than_it_is_given(embedded: Flask) -> None:
     assert not jobs.running()
 
 
+def test_the_only_worker_that_signs_off_is_dead_at_once(any_app: Flask) -> None:
+    jobs.tick(jobs.SWEEP)
+    assert jobs.alive()
+    jobs.sign_off(alone=True)
+    assert not jobs.alive()
+    jobs.tick(jobs.SWEEP)
+    assert jobs.alive()
+
+
+def test_one_of_several_workers_that_signs_off_leaves_the_others_alive(
+    any_app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.tick(jobs.SWEEP)
+    jobs.sign_off(alone=False)
+    assert jobs.alive()
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now + timedelta(seconds=2 * jobs.SWEEP_SECONDS + 1))
+    assert not jobs.alive()
+    jobs.tick(jobs.SWEEP)
+    assert jobs.alive()
+
+
 @pytest.mark.parametrize("kind", services.PARAMS)
 def test_a_real_broker_takes_jobs_to_a_worker(kind: str, ran: list[Any], config: configuration.Config) -> None:
     with services.broker(kind) as url:

@@ -7,12 +7,14 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
+from app.inbox.gaps.models import Gap
 from app.inbox.models import Delivery
 from app.infra import clock, jobs
 from app.infra.db import reading, transaction
 from app.operate import cleanup
 from app.traces.models import TraceEvent, TurnTrace
 from app.usage.models import UsageCall
+from tests.fakes import events
 
 
 def delivery(number: int, days: int, state: str) -> Delivery:
@@ -42,13 +44,19 @@ def test_what_is_too_old_goes_and_what_is_not_stays(any_app: Flask, monkeypatch:
             session.add(TraceEvent(turn_id=days, sequence=1, kind="model", created_at=now))
         for days in (100, 80):
             session.add(UsageCall(instance_id=1, endpoint="offline", model="quote", at=now - timedelta(days=days)))
+    home = events.instance()
+    with transaction() as session:
+        for days, finished in ((40, now), (40, None), (20, now)):
+            at = now - timedelta(days=days)
+            session.add(Gap(instance_id=home, began_at=at, ended_at=at, due_at=at, finished_at=finished))
     gone = cleanup.forget()
-    assert sorted(gone.values()) == [1, 1, 3]
+    assert sorted(gone.values()) == [1, 1, 1, 3]
     with reading() as session:
         assert sorted(session.scalars(select(Delivery.state))) == ["done", "queued"]
         assert session.scalars(select(TurnTrace.id)).all() == [10]
         assert session.scalars(select(TraceEvent.turn_id)).all() == [10]
         assert len(session.scalars(select(UsageCall.id)).all()) == 1
+        assert len(session.scalars(select(Gap.id)).all()) == 2
     assert set(cleanup.forget().values()) == {0}
 
 

@@ -127,6 +127,17 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
         processes.await_answer(server, "/readyz")
 
 
+def test_after_a_clean_stop_nobody_says_that_a_worker_runs(tmp_path: Path) -> None:
+    def worker() -> bool:
+        told = json.loads(processes.command(tmp_path, "doctor", "--json").stdout)
+        return next(bool(part["ok"]) for part in told["parts"] if part["name"] == "worker")
+
+    with processes.server(tmp_path) as server:
+        assert worker()
+        assert server.ended_after(signal.SIGINT) < STOP_SECONDS
+        assert not worker()
+
+
 def test_without_a_worker_pages_are_served_and_readiness_says_so(tmp_path: Path) -> None:
     with processes.server(tmp_path, "--no-worker", ready=False) as server:
         answer = requests.get(f"{server.url}/readyz", timeout=5)

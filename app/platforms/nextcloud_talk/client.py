@@ -6,8 +6,10 @@ Nothing is tried again here: each call is one request and tells an Outcome; the 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -15,12 +17,13 @@ from app.infra import http, netguard, signing
 from app.infra.db import clean_text
 from app.infra.http import HttpError, Response
 from app.infra.i18n import Sentence, say
-from app.platforms.base import Address, Outcome
+from app.platforms.base import Address, Granted, Outcome
 
 API = "/ocs/v2.php/apps/spreed/api/v1/bot"
 CONNECT_SECONDS = 5.0
 # Talk delays a valid request by up to 25 s after others were refused, and then it stands in the room.
 READ_SECONDS = 35.0
+ASK_SECONDS = 10.0
 MAX_ANSWER_BYTES = 1024 * 1024
 LONGEST_REFERENCE = 64
 ROOM_FORM = re.compile(r"[A-Za-z0-9]{1,64}")
@@ -28,6 +31,7 @@ LEAST_WAIT = 30.0
 LONGEST_WAIT = 3600.0
 THROTTLED_WAIT = 1800.0
 BUSY_WAIT = 5.0
+FEATURES: Mapping[int, str] = {1: "webhook", 2: "response", 4: "event", 8: "reaction"}
 
 REFUSED = say(
     "Nextcloud refused the bot's signature. Check that the bot is enabled in this conversation, that it was installed "
@@ -60,28 +64,56 @@ def post(address: Address, room: str, text: str, *, reply_to: int | None = None,
     body: dict[str, Any] = {"message": text, "referenceId": reference_id[:LONGEST_REFERENCE]}
     if reply_to:
         body["replyTo"] = reply_to
-    response = _call("POST", address, room, "message", value=text, body=body)
-    return response if isinstance(response, Outcome) else _of_post(response)
+    response = _call("POST", address, room, f"{room}/message", value=text, body=body)
+    if isinstance(response, Outcome):
+        return response
+    return replace(_of_post(response), throttled="X-Nextcloud-Bruteforce-Throttled" in response.headers)
 
 
 def react(address: Address, room: str, message_id: int, emoji: str) -> Outcome:
     """Sets a reaction; one that is there already is a success."""
-    response = _call("POST", address, room, f"reaction/{message_id}", value=emoji, body={"reaction": emoji})
+    response = _call("POST", address, room, f"{room}/reaction/{message_id}", value=emoji, body={"reaction": emoji})
     return response if isinstance(response, Outcome) else _of_reaction(response)
 
 
 def unreact(address: Address, room: str, message_id: int, emoji: str) -> Outcome:
     """Takes our reaction away; one that is gone already is a success."""
     # Some proxies drop the body of a DELETE; Talk reads the address as well.
-    path = f"reaction/{message_id}?reaction={quote(emoji, safe='')}"
+    path = f"{room}/reaction/{message_id}?reaction={quote(emoji, safe='')}"
     response = _call("DELETE", address, room, path, value=emoji, body={"reaction": emoji})
     if isinstance(response, Outcome):
         return response
     return Outcome("success", 404, "absent") if response.status == 404 else _of_reaction(response)
 
 
+def granted(address: Address, room: str) -> Granted:
+    """What the bot may do in a conversation: the names of FEATURES. Talk 25 and newer tell (capability bot-features-api)."""
+    response = _call("POST", address, room, "ask-features", value=room, body={"token": room}, seconds=ASK_SECONDS)
+    if isinstance(response, Outcome):
+        return Granted(response)
+    flags = _flags(response)
+    if response.status != 200 or flags is None:
+        return Granted(_of_any(response))
+    return Granted(Outcome("success", 200, "granted"), frozenset(name for bit, name in FEATURES.items() if flags & bit))
+
+
+def _flags(response: Response) -> int | None:
+    try:
+        flags = json.loads(response.body)["ocs"]["data"]["features"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None
+    return flags if isinstance(flags, int) and not isinstance(flags, bool) else None
+
+
 def _call(
-    method: str, address: Address, room: str, path: str, *, value: str, body: Mapping[str, Any]
+    method: str,
+    address: Address,
+    room: str,
+    path: str,
+    *,
+    value: str,
+    body: Mapping[str, Any],
+    seconds: float | None = None,
 ) -> Response | Outcome:
     if not ROOM_FORM.fullmatch(room):
         return Outcome("permanent", None, "bad_room")
@@ -89,7 +121,7 @@ def _call(
     try:
         return http.request(
             method,
-            f"{address.base_url}{API}/{room}/{path}",
+            f"{address.base_url}{API}/{path}",
             guard=netguard.ADMIN,
             headers={
                 "OCS-APIRequest": "true",
@@ -98,7 +130,7 @@ def _call(
                 "X-Nextcloud-Talk-Bot-Signature": signing.sign(address.secret, random, value.encode()),
             },
             json=body,
-            timeout=(CONNECT_SECONDS, READ_SECONDS),
+            timeout=(CONNECT_SECONDS, seconds or READ_SECONDS),
             max_bytes=MAX_ANSWER_BYTES,
             allow_redirects=False,
             verify=(address.ca_file or True) if address.verify_tls else False,

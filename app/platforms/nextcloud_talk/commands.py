@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ from app.accounts import instances
 from app.accounts.models import Instance
 from app.bots import store as bots
 from app.inbox import claim
+from app.inbox.gaps import told
 from app.inbox.reasons import Reason
 from app.infra import cli
 from app.infra.db import transaction
@@ -63,7 +65,7 @@ def rotate(*, bot: str | None, now: bool, instance: str | None, as_json: bool) -
 def show_status(*, instance: str | None, as_json: bool) -> None:
     """Shows what came in and went out by each registration, and what is wrong."""
     wanted = instances.all() if instance is None else [instances.chosen(instance)]
-    shown = [status.shown(found, each) for each in wanted for found in registrations.of_instance(each.id)]
+    shown = [told.with_gap(status.shown(found, each), each) for each in wanted for found in _of(each)]
     cli.output(shown, as_json, lambda: _table(shown))
 
 
@@ -79,6 +81,10 @@ def resume(*, bot: str | None, instance: str | None, as_json: bool) -> None:
     waiting = claim.hurry(found.id, Reason.BREAKER_OPEN)
     data = {"id": found.id, "waiting": waiting}
     cli.output(data, as_json, say("Parley posts again. Answers that waited: {count}.", count=waiting))
+
+
+def _of(instance: Instance) -> Sequence[Registration]:
+    return registrations.of_instance(instance.id)
 
 
 def _print(found: Registration, instance: Instance, as_json: bool) -> None:

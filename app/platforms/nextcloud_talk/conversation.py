@@ -30,13 +30,17 @@ KINDS = {"circles": "teams"}
 
 @dataclass(frozen=True)
 class RoomFacts:
-    """A conversation: `kind` is Talk's type (1 one to one, 2 group, 3 public, 4 changelog, 5 former one to one, 6 note)."""
+    """A conversation: `kind` is Talk's type (1 one to one, 2 group, 3 public, 4 changelog, 5 former one to one, 6 note).
+
+    `expiration` is in seconds, 0 where messages stay; it and `last_message_id` are None where they are untold.
+    """
 
     token: str
     kind: int
     name: str
     read_only: bool
     last_message_id: int | None
+    expiration: int | None
 
 
 def room(instance_id: int, token: str) -> RoomFacts:
@@ -61,18 +65,24 @@ def participants(instance_id: int, token: str) -> tuple[Actor, ...]:
 
 def page(instance_id: int, token: str, *, before: int | None = None, limit: int = 100) -> Page:
     """The newest messages, or those before a message. Raises Untold."""
+    rows, following = history(instance_id, token, before=before, limit=limit)
+    return Page(tuple(stored(each) for each in rows), following)
+
+
+def history(instance_id: int, token: str, *, before: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    """The same as Talk writes it, and the `before` of the next older page; None: there is none. Raises Untold."""
     asked = min(max(limit, 1), MOST_MESSAGES)
     older = {} if before is None else {"lastKnownMessageId": before}
     path = f"{CHAT}/{_token(token)}"
     reply = ocs.get(instance_id, path, empty_status=ocs.NOTHING_NEW, lookIntoFuture=0, limit=asked, **older, **UNSEEN)
-    found = tuple(stored(each) for each in ocs.rows(reply.data)) if reply.data is not None else ()
+    found = [] if reply.data is None else ocs.rows(reply.data)
     if not found:
-        return Page((), None)
+        return [], None
     last = ocs.whole(_header(reply, "X-Chat-Last-Given"))
-    oldest = min(message.id for message in found)
+    oldest = min(_id(each) for each in found)
     following = oldest if last is None else min(last, oldest)
     # A server that repeats itself must not keep us here.
-    return Page(found, following if before is None or following < before else None)
+    return found, following if before is None or following < before else None
 
 
 def newer(instance_id: int, token: str, *, after: int, limit: int = 100) -> tuple[StoredMessage, ...]:
@@ -125,9 +135,9 @@ def find(
 
 def stored(data: dict[str, Any]) -> StoredMessage:
     """A message of the chat API; ids are numbers there. Raises Untold where it has no id or time."""
-    id, seconds = ocs.whole(data.get("id")), ocs.whole(data.get("timestamp"))
-    if id is None or seconds is None:
-        raise Untold("not_nextcloud", detail="a message without id or time")
+    id, seconds = _id(data), ocs.whole(data.get("timestamp"))
+    if seconds is None:
+        raise Untold("not_nextcloud", detail="a message without a time")
     name = _text(data.get("systemMessage"))
     shown = payload.rendered({"message": data.get("message"), "parameters": data.get("messageParameters")})
     parent = data.get("parent")
@@ -145,6 +155,13 @@ def stored(data: dict[str, Any]) -> StoredMessage:
         if data.get("expirationTimestamp")
         else None,
     )
+
+
+def _id(data: dict[str, Any]) -> int:
+    id = ocs.whole(data.get("id"))
+    if id is None:
+        raise Untold("not_nextcloud", detail="a message without an id")
+    return id
 
 
 def _kind(data: dict[str, Any], name: str) -> Literal["message", "system", "deleted"]:
@@ -188,6 +205,7 @@ def _facts(data: Any) -> RoomFacts:
         name=_text(data.get("displayName")) or _text(data.get("name")),
         read_only=ocs.whole(data.get("readOnly")) == 1,
         last_message_id=ocs.whole(last.get("id")) if isinstance(last, dict) else None,
+        expiration=ocs.whole(data.get("messageExpiration")),
     )
 
 

@@ -46,7 +46,8 @@ BY_CODE: Mapping[int, Reason] = {
     404: "missing",
     405: "unknown_route",
     998: "unknown_route",
-    412: "not_nextcloud",
+    # Within the envelope: the lobby is closed to whoever is no moderator.
+    412: "forbidden",
     429: "throttled",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.platforms.base import Address, IncomingEvent, Outcome, Platform
+from app.platforms.base import Address, Granted, IncomingEvent, Outcome, Platform
 from app.platforms.nextcloud_talk import client, payload
 
 MAX_MESSAGE = 32_000
@@ -26,6 +26,9 @@ class NextcloudTalk:
 
     def unreact(self, address: Address, room: str, message_id: int, emoji: str) -> Outcome:
         return client.unreact(address, room, message_id, emoji)
+
+    def granted(self, address: Address, room: str) -> Granted:
+        return client.granted(address, room)
 
 
 PLATFORM: Platform = NextcloudTalk()

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from app.accounts import instances
 from app.accounts.serviceuser import Untold
-from app.platforms.base import Actor, Page, Reader, StoredMessage
-from app.platforms.nextcloud_talk import cloud, conversation
+from app.platforms.base import (
+    Abilities,
+    Actor,
+    MissedEvents,
+    Page,
+    Reader,
+    SeenRoom,
+    ServerState,
+    StoredMessage,
+)
+from app.platforms.nextcloud_talk import cloud, conversation, recovered
+
+# Their names are lists of their people, and look different to each of them.
+OF_TWO = (1, 5)
 
 
 class TalkReader:
@@ -38,6 +51,29 @@ class TalkReader:
         self, instance_id: int, room: str, reference_id: str, *, after: int | None = None, since: datetime | None = None
     ) -> StoredMessage | None:
         return conversation.find(instance_id, room, reference_id, after=after, since=since)
+
+    def rooms(self, instance_id: int) -> tuple[SeenRoom, ...]:
+        return tuple(
+            SeenRoom(each.token, "" if each.kind in OF_TWO else each.name, each.last_message_id, each.expiration)
+            for each in conversation.rooms(instance_id)
+        )
+
+    def missed(
+        self, instance_id: int, room: str, *, name: str, after: int | None, since: datetime, limit: int
+    ) -> MissedEvents:
+        return recovered.missed(instance_id, room, name=name, after=after, since=since, limit=limit)
+
+    def server(self, instance_id: int) -> ServerState:
+        """Raises Untold, also for an instance that is gone."""
+        instance = instances.get(instance_id)
+        if instance is None:
+            raise Untold("missing", detail="no instance")
+        found = cloud.status(instance)
+        return ServerState(found.version, found.maintenance, found.needs_upgrade)
+
+    def abilities(self, instance_id: int) -> Abilities:
+        found = cloud.capabilities(instance_id)
+        return Abilities(found.talk_features, found.max_message)
 
     def whoami(self, instance_id: int) -> str:
         return cloud.myself(instance_id).uid
