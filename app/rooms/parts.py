@@ -185,6 +185,12 @@ def add(answer: Answer, place: Place, text: str, *, turn_id: int | None) -> int:
     return len(texts)
 
 
+def standing(answer: Answer) -> int:
+    """How many parts of the answer itself are written."""
+    with reading() as session:
+        return _standing(session, answer)
+
+
 def has_spoken(answer: Answer) -> bool:
     """Whether a part of the answer itself stands in the room, or may. What was written and never sent is taken back."""
     mine = (Part.answer_id == answer.id, Part.sequence >= 0)

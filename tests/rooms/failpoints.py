@@ -36,7 +36,7 @@ def something(_: tuple[Any, ...], result: Any) -> bool:
 
 
 def event(kind: type) -> Callable[[tuple[Any, ...], Any], bool]:
-    return lambda args, _: isinstance(args[3], kind)
+    return lambda args, _: isinstance(args[1], kind)
 
 
 POINTS: Mapping[str, Point] = {
@@ -55,11 +55,13 @@ POINTS: Mapping[str, Point] = {
     "allowed": Point(access, "may_use"),
     "turn begun": Point(run, "_begin"),
     "question remembered": Point(memory, "remember"),
-    "model asked": Point(steps, "note", counts=event(ModelAsked)),
+    "model asked": Point(steps.Steps, "note", counts=event(ModelAsked)),
     "running": Point(claim, "running"),
-    "model answered": Point(steps, "note", counts=event(ModelAnswered)),
-    "tool started": Point(steps, "note", counts=event(ToolStarted)),
-    "tool finished": Point(steps, "note", counts=event(ToolFinished)),
+    "model answered": Point(steps.Steps, "note", counts=event(ModelAnswered)),
+    "tool started": Point(steps.Steps, "note", counts=event(ToolStarted)),
+    "tool finished": Point(steps.Steps, "note", counts=event(ToolFinished)),
+    "before a piece": Point(parts, "add", "before"),
+    "piece written": Point(parts, "add"),
     "before parts": Point(parts, "write", "before"),
     "parts written": Point(parts, "write"),
     "before a claim": Point(deliver, "_claim", "before"),

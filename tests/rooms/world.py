@@ -195,7 +195,7 @@ class World:
         elif name in ("closed", "given back"):
             worker.delivery = None
         elif name == "model asked":
-            question, turn_id = args[0], args[2].turn_id
+            question, turn_id = args[0]._question, args[0]._trace.turn_id
             owner = (question.delivery.id, question.bot.id)
             if owner in self.posted and turn_id not in self.asking[owner] and not worker.unaware:
                 self.late.append(owner)

@@ -23,6 +23,9 @@ from app.rooms.speaking.pieces import SENTENCE_SECONDS, sayable
 from app.rooms.thinking.question import Question
 from app.settings import store
 
+# How long the pieces must be, one after the other: what follows waits longer, and enough of the parts that an answer may
+# have are left for the rest of it, so that it never has to be cut because of how it began.
+LEAST = (0, 0, 0, 600, 4000)
 THINKING = say("I am still working on this …")
 
 
@@ -92,13 +95,13 @@ class Speech:
 
     def _look(self) -> None:
         now = clock.monotonic()
-        waiting = self.text[self.at :]
-        if self.pieces + 1 < parts.MOST_PARTS:
+        limit = self.question.place.platform.max_message
+        waiting = self.text[self.at : self.at + limit]
+        if self.pieces < len(LEAST):
             since = self._spoke or self._begun + self._after - SENTENCE_SECONDS
             length = sayable(waiting, waited=now - since)
-            if length:
+            if length >= max(1, min(LEAST[self.pieces], limit // 2)):
                 self._say(waiting[:length])
-                self.at += length
                 return
         if self._is_busy and not self._told and not self.pieces and not waiting.strip():
             self._told = True
@@ -110,23 +113,28 @@ class Speech:
         """A call follows: what was begun of this text is said to its end, and the rest of it was no answer."""
         if self.at:
             at = _after(text, self.text[: self.at])
-            self._say(text if at is None else text[at:])
             self.earlier.append(text)
+            self._say(text if at is None else text[at:])
         self.text, self.at = "", 0
 
     def _say(self, text: str) -> None:
         if not text.strip():
             return
         shown = links.plain(text, self.known)
-        made = parts.add(
-            self.question.answer,
-            self.question.place,
-            parts.prefixed(shown, self.prefix if not self.pieces else ""),
-            turn_id=self.turn_id,
-        )
-        if not made:
-            raise Unsaid(Sent("lost", Reason.INTERRUPTED))
-        self.pieces += made
+        answer, before = self.question.answer, self.pieces
+        try:
+            made = parts.add(
+                answer,
+                self.question.place,
+                parts.prefixed(shown, "" if self.pieces else self.prefix),
+                turn_id=self.turn_id,
+            )
+            if not made:
+                raise Unsaid(Sent("lost", Reason.INTERRUPTED))
+        finally:
+            # It counts as said as soon as it is written: whatever ends this turn now, it will be sent.
+            self.pieces = parts.standing(answer)
+            self.at += len(text) if self.pieces > before else 0
         self._spoke = clock.monotonic()
         self._send()
 

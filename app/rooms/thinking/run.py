@@ -238,7 +238,7 @@ def interrupted(question: Question) -> Said | None:
     """
     if question.answer.state != "running" or not parts.has_spoken(question.answer):
         return None
-    said = parts.said(question.answer)
+    said = parts.said(question.answer).removeprefix(f"**{' '.join(question.bot.name.split())}:** ")
     remembered = partial(memory.remember_answer, question, said, sources=[], incomplete=True)
     return Said(INTERRUPTED.text(question.place.language), Reason.TOLD_INTERRUPTED, remembered, continues=True)
 
