@@ -33,11 +33,16 @@ class Answered:
 
 @dataclass
 class Running:
-    """`start` waits until it answers; `kill` ends all of it at once, as a power cut would; `stop` is Ctrl-C."""
+    """`start` waits until it answers; `kill` ends all of it at once, as a power cut would.
+
+    `values` are further variables of its environment; `beside` starts another process of the same installation.
+    """
 
     data_dir: Path
     port: int = field(default_factory=lambda: free_port())
     process: subprocess.Popen[bytes] | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    others: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -45,6 +50,7 @@ class Running:
             "PARLEY_DATA_DIR": str(self.data_dir),
             "PARLEY_SECRET_KEY": "a-secret-key-for-tests-only",
             "PARLEY_PORT": str(self.port),
+            **self.values,
         }
 
     @property
@@ -55,10 +61,23 @@ class Running:
     def log(self) -> str:
         return (self.data_dir / "server.log").read_text("utf-8", "replace")
 
-    def start(self, command: Sequence[str] = RUN, *, seconds: float = 40.0) -> None:
+    def start(self, command: Sequence[str] = RUN, *, seconds: float = 40.0, ready: str = "/readyz") -> None:
+        self.process = self._begin(command)
+        until = time.monotonic() + seconds
+        while self.request("GET", ready).status_code != 200:
+            assert time.monotonic() < until, self.log[-4000:]
+            assert self.process.poll() is None, self.log[-4000:]
+            time.sleep(0.05)
+
+    def beside(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Another process of the same installation; ended with this one at the latest."""
+        self.others.append(self._begin(command))
+        return self.others[-1]
+
+    def _begin(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         with (self.data_dir / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, *command],
                 cwd=ROOT,
                 env={**os.environ, **self.environment},
@@ -66,19 +85,11 @@ class Running:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        until = time.monotonic() + seconds
-        while self.request("GET", "/readyz").status_code != 200:
-            assert time.monotonic() < until, self.log[-4000:]
-            assert self.process.poll() is None, self.log[-4000:]
-            time.sleep(0.05)
 
     def kill(self) -> None:
         """SIGKILL to the whole group; returns when it is gone."""
-        if self.process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        if self.process is not None:
+            kill_group(self.process)
         self.process = None
 
     def died(self, *, seconds: float = 20.0) -> None:
@@ -108,6 +119,15 @@ class Running:
 
     def __exit__(self, *_: Any) -> None:
         self.kill()
+        for other in self.others:
+            kill_group(other)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait(10)
 
 
 def free_port() -> int:

@@ -1,6 +1,7 @@
-"""The server, except that it kills itself and everything of it at one moment of a turn: `python -m tests.rooms.killed MOMENT`.
+"""Parley, except that it kills itself and everything of it at one step of a message: `python -m tests.rooms.killed STEP [worker]`.
 
-The moments that a fake server can see from outside (a model that is asked, a message that is posted) are decided there.
+STEP is a name of failpoints.POINTS, or - for a process that lives on. `worker` is `manage.py worker` in place of `run`; with
+PARLEY_TEST_LEASE it takes another for dead after so many seconds, so that a test need not wait for a minute.
 """
 
 from __future__ import annotations
@@ -8,52 +9,35 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import manage
 from app import config as configuration
 from app import server
 from app.inbox import claim, drain
-from app.rooms import deliver, parts
-from app.rooms.thinking import memory
-from app.tools import call
-
-AFTER: dict[str, tuple[Any, str]] = {
-    "claimed": (claim, "next_delivery"),
-    "before_the_first_model_call": (memory, "remember"),
-    "parts_written": (parts, "write"),
-    "between_parts": (deliver, "_settle"),
-    "all_parts_sent": (deliver, "over"),
-}
-BEFORE: dict[str, tuple[Any, str]] = {
-    "accepted": (drain, "run"),
-    "model_answered": (parts, "write"),
-    "a_tool_runs": (call, "_outcome"),
-}
+from tests.rooms import failpoints
 
 
 def die() -> None:
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
-def dying(original: Callable[..., Any], *, after: bool) -> Callable[..., Any]:
-    def run(*args: Any, **more: Any) -> Any:
-        if not after:
+def main(step: str, what: str = "run") -> int:
+    def crossed(name: str, args: Any, result: Any) -> None:
+        if name == step:
             die()
-        result = original(*args, **more)
-        # A claim of nothing is no claim.
-        if result is not None or original.__name__ != "next_delivery":
-            die()
-        return result
 
-    return run
-
-
-def main(moment: str) -> None:
-    module, name = (AFTER | BEFORE)[moment]
-    setattr(module, name, dying(getattr(module, name), after=moment in AFTER))
-    server.serve(configuration.load())
+    assert step in ("-", *failpoints.POINTS, *failpoints.ASIDE)
+    failpoints.install(crossed)
+    lease = float(os.environ.get("PARLEY_TEST_LEASE", "0"))
+    if lease:
+        claim.LEASE, drain.RENEW_SECONDS = timedelta(seconds=lease), lease / 4
+    if what == "run":
+        server.serve(configuration.load())
+    sys.argv[1:] = [what]
+    return manage.main()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main(*sys.argv[1:]))

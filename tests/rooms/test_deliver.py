@@ -13,7 +13,7 @@ from app.inbox.reasons import Reason
 from app.infra import clock
 from app.infra.db import reading, transaction
 from app.platforms import registrations, rooms
-from app.platforms.base import Address
+from app.platforms.base import Address, Outcome
 from app.platforms.models import Registration
 from app.rooms import deliver, members, parts
 from app.rooms.models import Answer, Part
@@ -274,6 +274,34 @@ def test_a_worker_that_slept_between_its_claim_and_its_post_sends_nothing(
     assert talk.requests == []
     assert send(answer, place).state == "done"
     assert len(talk.posts) == 1
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome("retryable", 503),
+        Outcome("permanent", 412),
+        Outcome("permanent", 404),
+        Outcome("permanent", 413),
+        Outcome("permanent", 400),
+        Outcome("permanent", 401),
+    ],
+    ids=lambda outcome: str(outcome.status),
+)
+def test_what_a_worker_learns_that_was_taken_for_dead_changes_nothing_of_what_another_sends(
+    place: Place, time_machine: Clock, outcome: Outcome
+) -> None:
+    answer = written(place, "A sentence of the log. " * 2000)
+    first = deliver._claim(rows(answer)[0])
+    assert first is not None
+    assert deliver._close(first, "written")
+    time_machine.pass_(60)
+    second = deliver._claim(first)
+    assert second is not None
+    before = [(part.state, part.sequence, part.claimed_at, part.text) for part in rows(answer)]
+    assert deliver._noted(first, outcome) is None
+    assert [(part.state, part.sequence, part.claimed_at, part.text) for part in rows(answer)] == before
+    assert state(answer) == "written"
 
 
 def test_what_fails_before_the_post_leaves_nothing_unsure(
