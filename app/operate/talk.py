@@ -115,7 +115,7 @@ def _rooms(instance: Instance, reader: Reader | None) -> Iterator[Check]:
         "What is missed in these rooms can't be recovered, and their members are unknown: {rooms}.",
         rooms=told.listed(unseen),
     )
-    add = say("Add {uid} to these conversations.", uid=instance.service_uid)
+    add = say("Add {uid} to these conversations, where they still exist.", uid=instance.service_uid)
     yield Check(name, True, sentence, add if reader is not None else say("Set a service user, and add it to them."))
 
 

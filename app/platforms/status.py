@@ -31,6 +31,8 @@ def shown(registration: Registration, instance: Instance) -> dict[str, Any]:
         "last_post_status": registration.last_post_status,
         "blocked_until": _iso(open_until) if is_open else None,
         "blocked_reason": registration.blocked_reason if is_open else None,
+        "refused_at": _iso(registration.refused_at),
+        "throttled_at": _iso(registration.throttled_at),
         "rotating_until": _iso(registration.previous_until),
         "backend_seen": registration.backend_seen,
         "backends": [instance.url, *instance.backends],

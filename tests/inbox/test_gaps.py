@@ -47,6 +47,15 @@ def test_the_first_start_of_all_has_nothing_to_look_back_to(any_app: Flask, sent
     assert (gaps(), recovers(sent)) == ([], [])
 
 
+def test_the_first_start_after_an_older_version_looks_back_to_its_last_event(app: Flask, time: Time) -> None:
+    home = cloud()
+    accept(events.registration(home.id), random="r1", body=b"{}", event=events.message())
+    began = clock.now()
+    time.pass_(600)
+    assert watch.beat(unsure=True)
+    assert [(gap.began_at, gap.ended_at) for gap in gaps()] == [(began, clock.now())]
+
+
 def test_a_start_and_a_silence_are_gaps_and_a_sign_in_time_is_none(any_app: Flask, sent: Sent, time: Time) -> None:
     home = cloud()
     watch.beat(unsure=True)

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask
 
+from app import config as configuration
+from app import create_app
 from app.accounts import instances
 from app.infra import jobs
 from app.infra.i18n import say
 from app.operate import doctor, sidebyside
 from app.operate.health import Check
 from app.operate.sidebyside import Part
+from tests.conftest import SECRET_KEY
 from tests.fakes.nextcloud import Nextcloud
 from tests.fakes.talk_server import Fault
 
@@ -62,8 +65,16 @@ def test_a_part_that_breaks_is_told_and_the_others_go_on(app: Flask) -> None:
     assert "nobody foresaw this" not in str(found)
 
 
+def test_a_broker_that_is_away_is_told(config: configuration.Config) -> None:
+    values = {"PARLEY_DATA_DIR": str(config.data_dir), "PARLEY_SECRET_KEY": SECRET_KEY}
+    app = create_app(configuration.load(values | {"PARLEY_BROKER_URL": "redis://127.0.0.1:9/0"}))
+    with app.app_context():
+        check = doctor.broker()
+    assert (check.level, "PARLEY_BROKER_URL" in str(check.remedy)) == ("bad", True)
+
+
 def test_many_servers_that_hang_take_no_longer_than_one(
-    app: Flask, config: object, monkeypatch: pytest.MonkeyPatch
+    app: Flask, config: configuration.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs.tick("jobs.sweep")
     monkeypatch.setattr(sidebyside.examine, "__kwdefaults__", {"seconds": 2.0})
@@ -72,6 +83,6 @@ def test_many_servers_that_hang_take_no_longer_than_one(
         for number in range(6):
             instances.add(f"cloud{number}", server.url)
         began = time.monotonic()
-        found = list(doctor.examine(config))  # type: ignore[arg-type]
+        found = list(doctor.examine(config))
         assert time.monotonic() - began < 10
     assert [check.name for check in found if not check.ok] == [f"nextcloud cloud{number}" for number in range(6)]

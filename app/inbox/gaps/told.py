@@ -115,7 +115,9 @@ def _gap(gap: Gap, instance: Instance) -> Sentence | None:
         return None
     began, ended = moment(gap.began_at), moment(gap.ended_at)
     if gap.finished_at is None:
-        return say("From {began} to {ended} events were lost; the rooms are being read.", began=began, ended=ended)
+        return say(
+            "From {began} to {ended} events may have been lost; the rooms are being read.", began=began, ended=ended
+        )
     if gap.reason == "no_service_user":
         return say(
             "From {began} to {ended} Parley took no events, and without a service user nobody can tell what was written "
@@ -127,7 +129,7 @@ def _gap(gap: Gap, instance: Instance) -> Sentence | None:
     if not gap.reason:
         return None
     return say(
-        "From {began} to {ended} events were lost, and the rooms could not be read afterwards: {why}.",
+        "From {began} to {ended} events may have been lost, and the rooms could not be read afterwards: {why}.",
         began=began,
         ended=ended,
         why=SENTENCES.get(gap.reason, gap.reason),

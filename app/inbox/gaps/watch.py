@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from app.accounts import serviceuser
 from app.accounts.models import Instance
 from app.inbox.gaps.models import Gap, SignOfLife
+from app.inbox.models import Delivery
 from app.infra import clock, jobs, metrics
 from app.infra.db import changed, insert_once, transaction
 
@@ -63,13 +64,19 @@ def beat(*, unsure: bool, since: datetime | None = None) -> bool:
     with transaction() as session:
         last = session.scalar(select(SignOfLife.seen_at).where(SignOfLife.name == NAME))
         if last is None:
-            insert_once(session, jobs.table(SignOfLife), {"name": NAME, "seen_at": now})
-            return False
+            return _first(session, now)
         mine = update(SignOfLife).where(SignOfLife.name == NAME, SignOfLife.seen_at == last)
         first = changed(session.execute(mine.values(seen_at=now))) == 1
         silent = first and now - last > SILENCE
         lost = unsure and (first or since is not None)
         return (silent or lost) and _note(session, min(last, since or last), now)
+
+
+def _first(session: Session, now: datetime) -> bool:
+    """The first sign of all: events were taken before where an older version left some."""
+    made = insert_once(session, jobs.table(SignOfLife), {"name": NAME, "seen_at": now})
+    newest = session.scalar(select(Delivery.received_at).order_by(Delivery.id.desc()).limit(1))
+    return made is not None and newest is not None and _note(session, newest, now)
 
 
 def ask(instance_id: int, *, back: timedelta = BACK) -> None:
