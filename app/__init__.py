@@ -32,6 +32,7 @@ PACKAGES = (
     "tools",
     "agent",
     "rooms",
+    "rooms.onboarding",
     "operate",
 )
 LARGEST_REQUEST = 16 * 1024 * 1024
