@@ -35,6 +35,7 @@ PACKAGES = (
     "rooms",
     "rooms.limits",
     "rooms.recovery",
+    "rooms.onboarding",
     "operate",
 )
 LARGEST_REQUEST = 16 * 1024 * 1024

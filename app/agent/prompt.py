@@ -26,6 +26,15 @@ IMITATION = re.compile(r"^(?=[ \t]*\[[^\]\n]*\d{4}-\d\d-\d\d \d\d:\d\d\])", re.M
 
 
 @dataclass(frozen=True)
+class Told:
+    """What people answered to a first question of a bot: one of its choices, or something in their `own_words`."""
+
+    question: str
+    answer: str
+    own_words: bool
+
+
+@dataclass(frozen=True)
 class Scene:
     """Where and when a bot speaks. `now` is in the time zone that `timezone` names; `room` and `speaker` are as shown."""
 
@@ -37,6 +46,7 @@ class Scene:
     speaker: str
     one_to_one: bool = False
     has_tools: bool = False
+    told: tuple[Told, ...] = ()
 
 
 def system(scene: Scene) -> Message:
@@ -78,7 +88,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(name=_name, quote=_quote, words=_words, moment=_moment, weekday=_weekday)
+    made.filters.update(name=_name, line=_line, quote=_quote, words=_words, moment=_moment, weekday=_weekday)
     return made
 
 
@@ -87,6 +97,11 @@ def _name(name: str) -> str:
     kept = "".join(" " if unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cf") else char for char in name)
     kept = " ".join(kept.replace("[", "(").replace("]", ")").split())
     return kept[:LONGEST_NAME] or "somebody"
+
+
+def _line(text: str) -> str:
+    """A text on one line."""
+    return " ".join(text.split())
 
 
 def _quote(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +14,7 @@ from app.bots import form, present, store
 from app.bots.models import Bot
 from app.infra import cli
 from app.infra.db import transaction
+from app.infra.errors import BadInput
 from app.infra.i18n import say
 from app.tools import registry
 
@@ -33,6 +36,12 @@ def group() -> None:
 @click.option("--model", metavar="REF", help="A model as endpoint:model; without it the default model.")
 @click.option("--temperature", type=float, help="0 to 1; without it the default.")
 @click.option("--tool", "tools", metavar="NAME", multiple=True, help="A tool that it may use; may be repeated.")
+@click.option(
+    "--onboarding",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A JSON file with its first questions.",
+)
 @click.option("--draft", is_flag=True, help="Only its owner may use it.")
 @cli.instance_option
 @cli.json_option
@@ -46,6 +55,7 @@ def add(instance: str | None, *, as_json: bool, owner: str | None, draft: bool, 
         "state": "draft" if draft else "approved",
         **{field: given[field] for field in ("description", "scope", "model", "temperature", "tools")},
         **{field: _split(given[field]) for field in ("groups", "teams")},
+        "onboarding": _questions(given["onboarding"]),
     }
     known = registry.all_tools()
     with transaction():  # nobody is made for the sake of a bot that is refused
@@ -99,6 +109,15 @@ def _all(where: Instance) -> list[Bot]:
 
 def _shown(bot: Bot) -> dict[str, Any]:
     return present.full([bot], prompts=True)[0]
+
+
+def _questions(path: Path | None) -> Any:
+    """What stands in the file; nothing without one. Raises BadInput."""
+    try:
+        return None if path is None else json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        sentence = say("{file} holds no JSON.", file=path)
+        raise BadInput(sentence, fields={"onboarding": str(sentence)}) from None
 
 
 def _split(text: str | None) -> list[str]:

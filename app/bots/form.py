@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from app.bots import folding, mentions
+from app.bots.questions import tree
 from app.infra.db import clean_text
 from app.infra.errors import BadInput
 from app.infra.i18n import Sentence, say
@@ -198,6 +199,13 @@ def _limit_words() -> str:
     return ", ".join(f"{name} {least}-{most}" for name, (least, most) in LIMITS.items())
 
 
+def _onboarding(value: Any) -> dict[str, Any] | None:
+    try:
+        return tree.checked(value)
+    except tree.Wrong as error:
+        raise _Wrong(error.sentence) from None
+
+
 def _registration(value: Any) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**63):
         raise _Wrong(say("A registration is named by its number."))
@@ -244,5 +252,6 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "is_active": _active,
     "tools": _tools,
     "limits": _limits,
+    "onboarding": _onboarding,
     "registration_id": _registration,
 }

@@ -42,6 +42,9 @@ class Bot(Base):
     limits: Mapped[dict[str, Any]] = mapped_column(
         Json, default=dict, doc="lower limits than the settings: {model_calls, ...}"
     )
+    onboarding: Mapped[dict[str, Any] | None] = mapped_column(
+        Json, doc="its first questions (bots.questions.tree); None: it asks none"
+    )
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
     revision: Mapped[int] = mapped_column(default=0, doc="grows with every change that a reviewer should know of")

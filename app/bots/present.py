@@ -52,6 +52,7 @@ def _plain(bot: Bot) -> dict[str, Any]:
         "state": bot.state,
         "is_active": bot.is_active,
         "limits": bot.limits,
+        "onboarding": bot.onboarding,
         "registration_id": bot.registration_id,
         "created_at": bot.created_at.isoformat(),
         "updated_at": bot.updated_at.isoformat(),

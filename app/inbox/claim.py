@@ -186,6 +186,14 @@ def give_up(delivery_id: int, reason: Reason) -> bool:
         return changed(session.execute(done)) == 1
 
 
+def drop(delivery_id: int, reason: Reason) -> bool:
+    """Closes a delivery that waited for somebody and that nobody is to answer any more; False when it does not wait."""
+    waits = update(Delivery).where(Delivery.id == delivery_id, Delivery.state == "waiting")
+    ended = {"state": "ignored", "reason": reason.value, "detail": None, "finished_at": clock.now()}
+    with transaction() as session:
+        return changed(session.execute(waits.values(ended))) == 1
+
+
 def hurry(registration_id: int, reason: Reason) -> int:
     """Makes due what waits for that reason; gives the number of rows. The sweep wakes their rooms within seconds."""
     waiting = update(Delivery).where(

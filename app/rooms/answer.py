@@ -157,6 +157,7 @@ def _answered(asked: Asked, answers: Sequence[Answer], renew: Renew) -> Verdict:
             if ends[-1].state in ("later", "lost"):
                 sign.stays = True
                 break
+            sign.stays = sign.stays or ends[-1].state == "waiting"
     return _verdict(ends, parts.turn_of(asked.delivery.id))
 
 
@@ -196,7 +197,7 @@ def _write(asked: Asked, answer: Answer, bot: Bot, *, count: int, renew: Renew) 
     if isinstance(said, Sent):
         return said
     if isinstance(said, Pause):
-        return _paused(said, answer, place, renew)
+        return _paused(said, answer, place, prefix=prefix, renew=renew)
     parts.write(answer, place, said.after(prefix))
     return Sent("later", Reason.SEND_LATER, said.wait) if said.wait > 0 else None
 
@@ -214,12 +215,13 @@ def _decided(question: Question, renew: Renew, prefix: str) -> Said | Pause | Se
     return said or thinking.run(question, renew=renew, prefix=prefix)
 
 
-def _paused(pause: Pause, answer: Answer, place: Place, renew: Renew) -> Sent:
-    """What is said meanwhile is sent, once; how the delivery waits does not depend on that."""
+def _paused(pause: Pause, answer: Answer, place: Place, *, prefix: str, renew: Renew) -> Sent:
+    """What is said meanwhile is sent, once. Who waits for somebody's answer must have asked; else that changes nothing."""
     if pause.notice is not None:
-        parts.notify(answer, place, *pause.notice)
+        kind, text = pause.notice
+        parts.notify(answer, place, kind, Said(text, pause.reason).after(prefix).text)
         stopped = deliver.flush(answer.id, place, renew=renew)
-        if stopped is not None and stopped.state in ("lost", "failed"):
+        if stopped is not None and (stopped.state in ("lost", "failed") or pause.state == "waiting"):
             return stopped
     return Sent(pause.state, pause.reason, pause.delay, pause.detail, pause.hold)
 

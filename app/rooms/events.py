@@ -23,6 +23,7 @@ from app.platforms import rooms
 from app.platforms.base import IncomingEvent
 from app.rooms import parts
 from app.rooms.models import Answer
+from app.rooms.onboarding import rounds
 from app.rooms.parts import Place
 from app.rooms.thinking import live
 from app.settings import store as settings
@@ -43,6 +44,7 @@ def noted(event: IncomingEvent, place: Place, delivery: Delivery) -> Verdict | N
         return Verdict("done", Reason.JOINED)
     if event.kind == "leave":
         rooms.unbind(place.room.id, place.registration.id)
+        rounds.leave(place.room.instance_id, place.room.token, place.registration.id)
         return Verdict("done", Reason.LEFT)
     if event.kind in ("reaction", "unreaction"):
         return Verdict("ignored", Reason.OWN_REACTION if _is_ours(event, place) else Reason.REACTION)
@@ -87,6 +89,7 @@ def _history_cleared(event: IncomingEvent, place: Place, delivery: Delivery) -> 
     store.erase(room.instance_id, room=room.token, before=before)
     transcript.erase(room.instance_id, room=room.token, before=before)
     parts.blank(room.instance_id, room.token, before=before)
+    rounds.forget(room.instance_id, room.token)
     blank.room(room.instance_id, delivery.room, before_id=delivery.id, before=before)
 
 
@@ -101,10 +104,12 @@ def _message_deleted(event: IncomingEvent, place: Place, delivery: Delivery) -> 
     except Untold:
         store.blank(room.instance_id, room.token, actor=event.actor.key, since=since)
         transcript.blank(room.instance_id, room.token, actor=event.actor.key, since=since)
+        rounds.unsay(room.instance_id, room.token, since=since, gone=lambda actor, _: actor == delivery.actor)
         _blank_bodies(delivery, since, lambda actor, _: actor == delivery.actor)
         return
     store.blank_gone(room.instance_id, room.token, since=since, gone=standing.lacks)
     transcript.blank_gone(room.instance_id, room.token, since=since, gone=standing.lacks)
+    rounds.unsay(room.instance_id, room.token, since=since, gone=lambda _, id: standing.lacks(id))
     _blank_bodies(delivery, since, lambda _, id: id.isdecimal() and standing.lacks(int(id)))
 
 

@@ -6,14 +6,16 @@ from app.inbox.gaps import reading, watch
 from app.infra import jobs
 from app.infra.db import transaction
 from app.rooms import parts
+from app.rooms.onboarding import rounds, silence
 from app.rooms.recovery import catch_up
 from app.settings import store
 
 
 @jobs.periodic("rooms.forget", every=3600)
 def forget() -> None:
-    """Deletes answers and their parts when their days are over."""
+    """Deletes answers and their parts when their days are over, and what people answered where messages expire."""
     parts.forget(store.get("parts_days"))
+    rounds.purge()
 
 
 # In the queue of turns: indexing may fill the other one for hours, and people wait for these answers.
@@ -30,3 +32,10 @@ def recover_rest() -> None:
     """Asks for what could not be read before, and what a dead worker left."""
     for instance_id in reading.due():
         jobs.enqueue(watch.RECOVER, instance_id, key=watch.recover_key(instance_id))
+
+
+# In the queue of turns: indexing may fill the other one for hours.
+@jobs.periodic("rooms.answer_unasked", every=15, queue=jobs.TURNS)
+def answer_unasked() -> None:
+    """Answers what waits for first questions to which nobody replies."""
+    silence.go_on()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,28 @@ def test_all_options_are_taken(app: Flask) -> None:
     assert made["groups"] == ["crew", "deck"]
     assert (made["owner"], made["model"], made["temperature"], made["state"]) == ("zoe", "primary:m", 0.5, "draft")
     assert (made["tools"], made["description"]) == (["current_time", "room_search_messages"], "Berths")
+
+
+def test_first_questions_come_from_a_file(app: Flask, tmp_path: Path) -> None:
+    cloud()
+    file = Path(__file__).resolve().parents[2] / "docs" / "examples" / "first-questions.json"
+    made = told(*BASE, "--onboarding", str(file))
+    assert made["onboarding"] == json.loads(file.read_text())
+    assert told("show", "atlas", "--json")["onboarding"]["start"] == "boat"
+    assert "What do you come with?" in run("show", "atlas").output
+    wrong = tmp_path / "wrong.json"
+    for text, told_ in (
+        (b'{"start": "q", "questions": []}', "1 to 15"),
+        (b"[" * 100_000, "no JSON"),
+        (b"{'start': 1}", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+    ):
+        wrong.write_bytes(text)
+        error = run(*BASE, "--mention", "muse", "--onboarding", str(wrong)).exception
+        assert isinstance(error, BadInput)
+        assert told_ in error.fields["onboarding"]
+    assert run(*BASE, "--onboarding", str(tmp_path / "nothing.json")).exit_code == 2
+    assert store.listed(cloud().id).total == 1
 
 
 def test_without_an_administrator_one_is_made(app: Flask) -> None:

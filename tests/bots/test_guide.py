@@ -17,6 +17,7 @@ def test_the_guide_is_there_for_everybody_in_the_sandbox(any_app: Flask) -> None
     admin = people.first_admin(sandbox.id)
     assert admin is not None
     assert (made.mention_name, made.scope, made.instance_id, made.owner_id) == ("guide", "global", sandbox.id, admin.id)
+    assert made.onboarding is None
     assert store.tools_of([made.id])[made.id] == ("room_search_messages", "current_time")
     assert access.may_use(made, Actor("users", "ada", "Ada"), sandbox.id).allowed
 

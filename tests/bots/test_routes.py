@@ -87,6 +87,21 @@ def test_the_server_can_not_be_abused_to_keep_a_model_that_bots_may_not_use(bob:
     assert bob("POST", "/bots", {**NEW, "mention_name": "muse", "model": "primary:big"}).status_code == 400
 
 
+def test_first_questions_are_given_kept_left_alone_and_taken_away(bob: Caller) -> None:
+    asked = {"start": "q", "questions": [{"id": "q", "text": "Where?", "answers": [{"id": "a", "text": "Here"}]}]}
+    made = bob("POST", "/bots", {**NEW, "onboarding": asked}).json
+    asked["questions"][0]["answers"][0]["next"] = None  # type: ignore[index]
+    assert made["onboarding"] == asked
+    path = f"/bots/{made['id']}"
+    assert bob("PUT", path, {"name": "New"}).json["onboarding"] == asked
+    asked["questions"][0]["answers"][0]["next"] = "q"  # type: ignore[index]
+    refused = bob("PUT", path, {"onboarding": asked})
+    assert refused.status_code == 400
+    assert refused.json["fields"] == {"onboarding": 'The question "q" leads back to itself.'}
+    assert bob("PUT", path, {"onboarding": None}).json["onboarding"] is None
+    assert "onboarding" not in bob("GET", "/public-bots").json["bots"][0]
+
+
 def test_a_person_can_not_be_given_a_bot_for_others_without_a_review(bob: Caller, carol: Caller) -> None:
     for number, scope in enumerate(("global", "groups", "teams")):
         new = {**NEW, "mention_name": f"b{number}", "scope": scope, **({} if scope == "global" else {scope: ["x"]})}
@@ -202,6 +217,7 @@ def test_a_draft_becomes_approved_by_its_owner(bob: Caller, ada: Caller) -> None
         ({**NEW, "state": "pending"}, "state"),
         ({**NEW, "system_prompt": "x" * 100_001}, "system_prompt"),
         ({**NEW, "name": ["x"]}, "name"),
+        ({**NEW, "onboarding": {"start": "q", "questions": []}}, "onboarding"),
     ],
 )
 def test_wrong_fields_are_told_and_change_nothing(bob: Caller, body: dict[str, Any], field: str) -> None:

@@ -13,6 +13,8 @@ from app.infra import changes, clock
 from app.infra.db import Base, reading, transaction
 from app.infra.errors import BadInput, Conflict, NotFound
 from app.rooms.models import Answer, Part, RoomBot
+from app.rooms.onboarding import rounds
+from app.rooms.onboarding.rounds import Spot
 from app.settings import endpoints
 from app.settings import store as settings
 from app.traces.models import TurnTrace
@@ -196,6 +198,7 @@ def use(made: Bot) -> None:
     now = clock.now()
     conversations.say_user(made.id, made.instance_id, "room", 0, actor="users/ada", speaker="Ada", text="Hi")
     notices.first_today(made.id, "users/ada")
+    rounds.begin(Spot(made.instance_id, "room", 0, made.id), "q", actor="users/ada", delivery_id=made.id)
     with transaction() as session:
         answer = Answer(delivery_id=made.id, bot_id=made.id, created_at=now)
         session.add(answer)

@@ -16,7 +16,7 @@ from app.platforms.base import Actor
 # What makes a version. A field that is absent from what waits stays as it is; one that is null there is cleared.
 FIELDS = (
     *("name", "description", "system_prompt", "model", "temperature", "scope", "groups", "teams", "limits"),
-    "tools",
+    *("onboarding", "tools"),
 )
 AUDIENCE = ("scope", "groups", "teams")
 

@@ -14,6 +14,8 @@ from app.infra import clock
 from app.llm.base import Message
 from app.platforms.base import IncomingEvent, SharedFile
 from app.rooms.models import Answer
+from app.rooms.onboarding import rounds
+from app.rooms.onboarding.rounds import Spot
 from app.rooms.parts import Place
 from app.tools.base import Attachment
 
@@ -38,6 +40,11 @@ class Question:
     @property
     def speaker(self) -> str:
         return self.event.actor.name.strip() or self.event.actor.id
+
+    @property
+    def caption(self) -> str:
+        """The text alone; empty where a file was shared without one."""
+        return self.text.strip() if self._has_text else ""
 
     @property
     def words(self) -> str:
@@ -76,6 +83,7 @@ class Question:
 
     def system(self, *, has_tools: bool) -> Message:
         """The system message: the bot's prompt, and where and when it is asked."""
+        spot = Spot(self.place.room.instance_id, self.place.room.token, self.thread, self.bot.id)
         scene = Scene(
             bot_name=self.bot.name,
             bot_prompt=self.bot.system_prompt,
@@ -85,6 +93,7 @@ class Question:
             speaker=self.speaker,
             one_to_one=self.place.room.one_to_one,
             has_tools=has_tools,
+            told=rounds.told(spot),
         )
         return prompt.system(scene)
 
