@@ -37,6 +37,8 @@ SURE_AFTER = timedelta(seconds=45)
 # For so long the room is asked where nobody can tell: a server that throttles us is not asked for up to an hour.
 SOUGHT_FOR = timedelta(minutes=65)
 SOONEST, LATEST = 5.0, 300.0
+# Notices without which the answer is as good. A first question is none of them: somebody must be able to answer it.
+BESIDE = ("thinking", "waits")
 UNAUTHORISED = 401
 GONE = 404
 BAD_REQUEST = 400
@@ -199,7 +201,7 @@ def _put_back(part: Part, outcome: Outcome) -> Sent | None:
 def _refused(part: Part, outcome: Outcome) -> Sent | None:
     reason = {UNAUTHORISED: Reason.UNAUTHORISED, GONE: Reason.ROOM_GONE}.get(outcome.status or 0, Reason.REFUSED)
     ours = _close(part, "refused", status=outcome.status)
-    if not ours or (part.kind != "answer" and reason == Reason.REFUSED):
+    if not ours or (part.kind in BESIDE and reason == Reason.REFUSED):
         # It was said beside the answer, which may yet be taken; or somebody else sends this part by now.
         return None
     return _refuse(part.answer_id, reason)
