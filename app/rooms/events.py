@@ -34,14 +34,17 @@ SHORTEST_SECONDS = 3600
 
 
 def noted(event: IncomingEvent, place: Place, delivery: Delivery) -> Verdict | None:
-    """Notes an event that is no message, and closes it; None for a message."""
+    """Notes an event that is no message, and closes it; None for a message.
+
+    What counts is when it was told, not when a worker came to it: messages that came after it belong to the time after it.
+    """
     if event.kind == "message":
         return None
     if event.kind == "join":
-        rooms.bind(place.room.id, place.registration.id)
+        rooms.bind(place.room.id, place.registration.id, at=delivery.received_at)
         return Verdict("done", Reason.JOINED)
     if event.kind == "leave":
-        rooms.unbind(place.room.id, place.registration.id)
+        rooms.unbind(place.room.id, place.registration.id, at=delivery.received_at)
         return Verdict("done", Reason.LEFT)
     if event.kind in ("reaction", "unreaction"):
         return Verdict("ignored", Reason.OWN_REACTION if _is_ours(event, place) else Reason.REACTION)
@@ -77,7 +80,7 @@ def _renamed(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
 def _history_cleared(event: IncomingEvent, place: Place, delivery: Delivery) -> None:
     """Whatever was said before is gone, and so is all that we kept of it."""
     room = place.room
-    rooms.cleared(room.instance_id, room.token)
+    rooms.cleared(room.instance_id, room.token, at=delivery.received_at)
     store.erase(room.instance_id, room=room.token, before=delivery.received_at)
     transcript.erase(room.instance_id, room=room.token, before=delivery.received_at)
     parts.blank(room.instance_id, room.token, before=delivery.received_at)
