@@ -114,6 +114,13 @@ def running(delivery: Delivery | int) -> bool:
         return changed(session.execute(mine.values(state="running"))) == 1
 
 
+def holds(delivery: Delivery) -> bool:
+    """True while the delivery is this worker's; inside a transaction nobody takes it over before that ends."""
+    with transaction() as session:
+        mine = update(Delivery).where(*_claimed(delivery))
+        return changed(session.execute(mine.values(attempts=delivery.attempts))) == 1
+
+
 def finish(
     delivery: Delivery | int, state: str, reason: Reason, detail: str = "", *, turn_id: int | None = None
 ) -> bool:

@@ -37,27 +37,31 @@ def seen(instance_id: int, token: str, name: str = "", one_to_one: bool = False)
     return found
 
 
-def bind(room_id: int, registration_id: int) -> None:
-    """The registration is active in the room (again)."""
-    now = clock.now()
+def bind(room_id: int, registration_id: int, *, at: datetime | None = None) -> None:
+    """The registration is active in the room (again) since `at`, by default now; nothing where it left after that."""
+    at = at or clock.now()
     with transaction() as session:
-        row = {"room_id": room_id, "registration_id": registration_id, "joined_at": now}
+        row = {"room_id": room_id, "registration_id": registration_id, "joined_at": at}
         if insert_once(session, table(RoomBinding), row) is None:
             session.execute(
                 update(RoomBinding)
                 .where(RoomBinding.room_id == room_id, RoomBinding.registration_id == registration_id)
-                .where(RoomBinding.left_at.is_not(None))
-                .values(joined_at=now, left_at=None)
+                .where(RoomBinding.left_at <= at)
+                .values(joined_at=at, left_at=None)
             )
 
 
-def unbind(room_id: int, registration_id: int | None = None) -> None:
-    """The registration left the room; without one, all have: the room is gone."""
+def unbind(room_id: int, registration_id: int | None = None, *, at: datetime | None = None) -> None:
+    """The registration left the room at that moment, by default now; nothing where it came back since.
+
+    Without a registration all have left: the room is gone.
+    """
+    at = at or clock.now()
     query = update(RoomBinding).where(RoomBinding.room_id == room_id, RoomBinding.left_at.is_(None))
     if registration_id is not None:
         query = query.where(RoomBinding.registration_id == registration_id)
     with transaction() as session:
-        session.execute(query.values(left_at=clock.now()))
+        session.execute(query.where(RoomBinding.joined_at <= at).values(left_at=at))
 
 
 def bound(room_id: int) -> Sequence[int]:
@@ -89,8 +93,11 @@ def members_changed(instance_id: int, token: str) -> None:
 
 
 def cleared(instance_id: int, token: str, *, at: datetime | None = None) -> None:
-    """The history was cleared, now or at that moment: nothing older is shown or kept."""
-    _change(instance_id, token, cleared_at=at or clock.now())
+    """The history was cleared at that moment, by default now: nothing older is shown or kept."""
+    at = at or clock.now()
+    with transaction() as session:
+        row = session.scalars(_room(instance_id, token)).one()
+        row.cleared_at = at if row.cleared_at is None else max(row.cleared_at, at)
 
 
 def _room(instance_id: int, token: str) -> Select[Room]:

@@ -16,6 +16,7 @@ from app.bots import access, notices, resolve, store
 from app.bots.models import Bot
 from app.bots.resolve import Addressed
 from app.bots.review.version import effective
+from app.inbox import claim
 from app.inbox.base import End, Verdict
 from app.inbox.models import Delivery
 from app.inbox.reasons import Reason
@@ -58,9 +59,7 @@ class Asked:
 
 def handle(delivery: Delivery, *, renew: Renew) -> Verdict:
     """Works one accepted event to its verdict (inbox.base.Handler). Raises only what another try may mend."""
-    owed = parts.owed(delivery.id)
-    if owed and not delivery.attempts and all(answer.state in OVER for answer in owed):
-        owed = parts.reopen(delivery.id)
+    owed = _owed(delivery)
     read = _read(delivery)
     if isinstance(read, Verdict):
         return read
@@ -78,6 +77,16 @@ def handle(delivery: Delivery, *, renew: Renew) -> Verdict:
     if not answers:
         return Verdict("ignored", guard.nobody(addressed))
     return _answered(Asked(delivery, event, place, addressed), answers, renew)
+
+
+def _owed(delivery: Delivery) -> Sequence[Answer]:
+    """What stands from an earlier try; all of it is over, and this the first one: an operator wants it answered again."""
+    owed = parts.owed(delivery.id)
+    if not owed or delivery.attempts or any(answer.state not in OVER for answer in owed):
+        return owed
+    # Whoever slept since its claim would undo here what another worker has done meanwhile.
+    with transaction():
+        return parts.reopen(delivery.id) if claim.holds(delivery) else owed
 
 
 def apologise(delivery: Delivery) -> Verdict | None:

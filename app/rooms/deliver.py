@@ -44,6 +44,7 @@ GONE = 404
 BAD_REQUEST = 400
 TOO_LONG = 413
 THROTTLED = 429
+UNCLEAR = (500, 502, 504)
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,14 @@ def _send(part: Part, place: Place) -> Sent | None:
     waiting = paused(place)
     if waiting is not None:
         return waiting
-    if part.claimed_at is not None and lookup.look(part, place) == "stands":
-        # A proxy said that it failed, or an operator wants it sent again; but it had come through.
-        again(lambda: _close(part, "sent", sent_at=clock.now()))
-        return None
+    if part.claimed_at is not None:
+        # A proxy said that it failed, or an operator wants it sent again: it may have come through.
+        now, found = clock.now(), lookup.look(part, place)
+        if found == "stands":
+            again(lambda: _close(part, "sent", sent_at=now))
+            return None
+        if found == "missing" and now - part.claimed_at < SURE_AFTER:
+            return _not_yet(now - part.claimed_at)
     # Whatever can fail before the post does so before the claim: afterwards nobody knows what stands.
     address = registrations.address(place.registration)
     clock.sleep(_pause(part))
@@ -130,7 +135,7 @@ def _seek(part: Part, place: Place) -> Sent | None:
     age = now - (part.claimed_at or part.created_at)
     sought = now - (part.sought_at or now)
     if found == "missing" and age < SURE_AFTER:
-        return Sent("later", Reason.REPLY_SOUGHT, delay=min(_backoff(age), (SURE_AFTER - age).total_seconds()))
+        return _not_yet(age)
     if found == "untold" and sought < SOUGHT_FOR:
         again(lambda: _close(part, "sending", sought_at=part.sought_at or now))
         return Sent("later", Reason.REPLY_SOUGHT, delay=_backoff(sought))
@@ -143,6 +148,11 @@ def _seek(part: Part, place: Place) -> Sent | None:
         if ours and part.attempts >= TRIES:
             return _refuse(part.answer_id, Reason.REFUSED, detail="no reply came, and nothing stood in the room")
     return None
+
+
+def _not_yet(age: timedelta) -> Sent:
+    """That a message is not there, and may still come."""
+    return Sent("later", Reason.REPLY_SOUGHT, delay=min(_backoff(age), (SURE_AFTER - age).total_seconds()))
 
 
 def _post(part: Part, place: Place, address: Address) -> Outcome:
@@ -188,10 +198,9 @@ def _may_be_taken(part: Part, outcome: Outcome) -> bool:
 
 
 def _put_back(part: Part, outcome: Outcome) -> Sent | None:
-    status = outcome.status or 0
-    tries = part.attempts - (1 if status == THROTTLED else 0)
-    # A failure within the server, or between us, may come after the message was stored: then it is looked for first.
-    claimed_at = part.claimed_at if status >= 500 else None
+    tries = part.attempts - (1 if outcome.status == THROTTLED else 0)
+    # A failure within the server, or between us, may come before or after the message is stored: it is looked for first.
+    claimed_at = part.claimed_at if outcome.status in UNCLEAR else None
     if not _close(part, "written", status=outcome.status, claimed_at=claimed_at, attempts=tries):
         return None
     delay = RETRY_SECONDS[min(max(tries, 1), len(RETRY_SECONDS)) - 1] * random.uniform(0.8, 1.2)

@@ -36,14 +36,17 @@ SHORTEST_SECONDS = 3600
 
 
 def noted(event: IncomingEvent, place: Place, delivery: Delivery) -> Verdict | None:
-    """Notes an event that is no message, and closes it; None for a message."""
+    """Notes an event that is no message, and closes it; None for a message.
+
+    What counts is when it was told, not when a worker came to it: messages that came after it belong to the time after it.
+    """
     if event.kind == "message":
         return None
     if event.kind == "join":
-        rooms.bind(place.room.id, place.registration.id)
+        rooms.bind(place.room.id, place.registration.id, at=delivery.received_at)
         return Verdict("done", Reason.JOINED)
     if event.kind == "leave":
-        rooms.unbind(place.room.id, place.registration.id)
+        rooms.unbind(place.room.id, place.registration.id, at=delivery.received_at)
         rounds.leave(place.room.instance_id, place.room.token, place.registration.id)
         return Verdict("done", Reason.LEFT)
     if event.kind in ("reaction", "unreaction"):

@@ -84,7 +84,7 @@ def stays(delivery: Delivery, room: Room) -> bool:
     if found is not None and found.left_at is not None and found.left_at > delivery.received_at:
         return False
     if found is None or found.left_at is not None:
-        rooms.bind(room.id, delivery.registration_id)
+        rooms.bind(room.id, delivery.registration_id, at=delivery.received_at)
     return True
 
 

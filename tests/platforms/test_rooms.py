@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from flask import Flask
 
 from app.accounts import instances
+from app.infra import clock
 from app.platforms import registrations, rooms
 
 
@@ -44,6 +46,25 @@ def test_a_registration_joins_leaves_and_joins_again(cloud: Any) -> None:
     assert set(rooms.bound(room.id)) == {first, second}
     rooms.unbind(room.id)
     assert list(rooms.bound(room.id)) == []
+
+
+def test_what_is_told_late_undoes_nothing_that_came_after_it(cloud: Any) -> None:
+    room = rooms.seen(cloud.id, "r00m", "Harbour")
+    id = registrations.create(cloud.id, "A").id
+    first, second, third = (clock.now() + timedelta(minutes=minute) for minute in range(3))
+    rooms.bind(room.id, id, at=first)
+    rooms.unbind(room.id, id, at=second)
+    rooms.bind(room.id, id, at=third)
+    rooms.unbind(room.id, id, at=second)
+    assert list(rooms.bound(room.id)) == [id]
+    rooms.unbind(room.id, id, at=third)
+    rooms.bind(room.id, id, at=second)
+    assert list(rooms.bound(room.id)) == []
+    rooms.cleared(cloud.id, "r00m", at=second)
+    rooms.cleared(cloud.id, "r00m", at=first)
+    found = rooms.get(cloud.id, "r00m")
+    assert found is not None
+    assert found.cleared_at == second
 
 
 def test_what_changed_in_a_room_is_noted(cloud: Any) -> None:

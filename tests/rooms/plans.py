@@ -69,9 +69,12 @@ POST_FAULTS: Mapping[str, Fault] = {
     "maintenance": Fault.maintenance(),
     "502": Fault(502),
     "504 of a proxy": Fault(504),
+    "504, and held back": Fault(504, stores=True, holds=25.0),
     "throttled": Fault.throttled(30),
     "late": Fault.late(0.02),
 }
+# Nobody without eyes can tell that it was stored: what the specification has sent again comes twice then.
+ONLY_WITH_EYES = ("504, and held back",)
 AMBIGUOUS = ("reply lost", "never stored", "held back")
 LOOK_FAULTS: Mapping[str, Fault] = {
     "maintenance": Fault.maintenance(),

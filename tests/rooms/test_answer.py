@@ -716,6 +716,31 @@ def test_a_bot_that_was_removed_from_the_room_meanwhile_asks_no_server(house: Ho
     assert end(house) == ("done", "answered")
 
 
+def test_what_was_asked_after_the_room_was_cleared_is_answered_though_nobody_had_come_to_that_yet(
+    house: House, time_machine: Clock
+) -> None:
+    house.hear("@atlas before")
+    time_machine.pass_(1)
+    house.post(message("cleared", kind="Activity", object_name="history_cleared"))
+    time_machine.pass_(1)
+    house.hear("@atlas after")
+    time_machine.pass_(30)
+    house.work()
+    assert [row.reason for row in house.deliveries()] == ["answered", "recorded", "answered"]
+
+
+def test_what_was_asked_after_the_bot_had_left_and_come_back_is_answered_though_nobody_had_come_to_that_yet(
+    house: House, time_machine: Clock
+) -> None:
+    asked(house)
+    house.post(membership("Leave"))
+    time_machine.pass_(1)
+    house.hear("@atlas and now?")
+    time_machine.pass_(30)
+    house.work()
+    assert [row.reason for row in house.deliveries()] == ["answered", "left", "answered"]
+
+
 def test_a_room_is_bound_by_its_first_message(house: House) -> None:
     asked(house)
     room = rooms.get(house.instance.id, ROOM)

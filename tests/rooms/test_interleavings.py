@@ -52,7 +52,8 @@ def living(
 
     def run(plan: Plan, mode: str) -> World:
         def server(secret: str) -> Cloud:
-            return Cloud(secret, clock=lambda: clock.now().timestamp(), longest=plan.longest, plan=plan)
+            tells = {"longest": plan.longest, "plan": plan, "eyes": mode == "with"}
+            return Cloud(secret, clock=lambda: clock.now().timestamp(), **tells)
 
         with built(app, sent, secret=SECRET, server=server) as house, monkeypatch.context() as patch:
             cloud = house.talk
@@ -100,6 +101,18 @@ def test_every_message_has_one_outcome_on_every_database(
 ) -> None:
     for run in living(any_app, sent, time_machine, monkeypatch):
         lived(run, seed, "with")
+
+
+@pytest.mark.parametrize("step", ["claimed", "worker begun", "read"])
+def test_a_worker_that_slept_through_it_all_does_not_open_again_what_another_has_closed(
+    live: Callable[..., World], step: str
+) -> None:
+    one = Asked(1501, ROOMS[0], ("atlas",), "short", 5)
+    slept = replace(plans.plan(0), messages=(one,), posts={0: "reply lost"}, looks={}, models={}, repeats={1501: 0})
+    world = live(replace(slept, actions={(step, 1): "sleeps"}), "without")
+    check(world, told=False)
+    assert [row.state for row in deliveries()] == ["unknown"]
+    assert [part.state for part in all_parts()] == ["unknown"]
 
 
 def test_no_step_is_left_out(live: Callable[..., World]) -> None:

@@ -237,14 +237,33 @@ def test_a_server_whose_replies_are_always_lost_and_that_stores_nothing_is_given
     assert (rows(answer)[0].state, state(answer)) == ("refused", "failed")
 
 
+@pytest.mark.parametrize("held", [0.0, 25.0])
 @pytest.mark.parametrize("status", [500, 502, 504])
 def test_a_proxy_that_gave_up_on_a_post_that_came_through_makes_no_second_message(
-    place: Place, cloud: Nextcloud, status: int
+    place: Place, cloud: Nextcloud, time_machine: Clock, status: int, held: float
 ) -> None:
     answer = written(place)
-    cloud.fail(Fault(status, stores=True, of="message"))
+    cloud.fail(Fault(status, stores=True, holds=held, of="message"))
     assert send(answer, place).reason == Reason.SEND_LATER
-    assert send(answer, place).state == "done"
+    while (ended := send(answer, place)).state == "later":
+        time_machine.pass_(ended.delay)
+    assert ended.state == "done"
+    time_machine.pass_(60)
+    cloud.let_in()
+    assert len(cloud.posts) == 1
+
+
+@pytest.mark.parametrize(("fault", "least"), [(Fault(502), 40), (Fault.maintenance(), 1)], ids=["502", "503"])
+def test_a_post_that_failed_for_good_is_sent_again_when_that_is_sure(
+    place: Place, cloud: Nextcloud, time_machine: Clock, fault: Fault, least: int
+) -> None:
+    answer = written(place)
+    cloud.fail(replace(fault, of="message"))
+    began = clock.now()
+    while (ended := send(answer, place)).state == "later":
+        time_machine.pass_(ended.delay)
+    assert ended.state == "done"
+    assert least <= (clock.now() - began).total_seconds() < 60
     assert len(cloud.posts) == 1
 
 

@@ -27,7 +27,7 @@ from tests.fakes.nextcloud import Nextcloud
 from tests.fakes.talk_server import Fault
 from tests.rooms import failpoints
 from tests.rooms.conftest import Clock
-from tests.rooms.plans import AMBIGUOUS, AT_THE_DOOR, LOOK_FAULTS, POST_FAULTS, Asked, Plan
+from tests.rooms.plans import AMBIGUOUS, AT_THE_DOOR, LOOK_FAULTS, ONLY_WITH_EYES, POST_FAULTS, Asked, Plan
 
 ROUNDS = 400
 TAKEN_FOR_DEAD = claim.LEASE.total_seconds() + 1
@@ -60,6 +60,7 @@ class Cloud(Nextcloud):
     """A Nextcloud whose nth post and nth look meet what the plan says; `fault` is what the last post met."""
 
     plan: Plan | None = None
+    eyes: bool = True
     fault: str = ""
 
     def __post_init__(self) -> None:
@@ -73,6 +74,8 @@ class Cloud(Nextcloud):
         assert self.plan is not None
         if kind == "message":
             self.fault = self.plan.posts.get(number, "")
+            if self.fault in ONLY_WITH_EYES and not self.eyes:
+                self.fault = "504 of a proxy"
             return POST_FAULTS.get(self.fault)
         if kind == "other":
             return LOOK_FAULTS.get(self.plan.looks.get(number, ""))
