@@ -32,7 +32,7 @@ def row(key: str, **values: Any) -> dict[str, Any]:
 
 def stored() -> dict[str, int]:
     with reading() as session:
-        return dict(session.execute(select(QueuedJob.key, QueuedJob.id)).tuples().all())
+        return dict(tuple(found) for found in session.execute(select(QueuedJob.key, QueuedJob.id)))
 
 
 def at_once(app: Flask, number: int, work: Callable[[int], Any]) -> list[Any]:
