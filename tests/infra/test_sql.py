@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, delete, inspect, literal_column, select, update
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from app.infra import clock, jobs
 from app.infra.db import db, reading, transaction
 from app.infra.jobs import QueuedJob
 from app.infra.sql import together
-from app.infra.sql.prepared import Insertion, Query
+from app.infra.sql.prepared import Insertion, Objects, Query, Write
 
 COLUMNS = ("key", "name", "args", "due_at", "created_at")
+
+
+RENAMED = Write(update(jobs.table(QueuedJob)).where(QueuedJob.key == bindparam("old")).values(key=bindparam("new")))
+DELETED = Write(delete(jobs.table(QueuedJob)).where(QueuedJob.key != bindparam("kept")))
 
 
 def made() -> Insertion:
@@ -163,12 +167,64 @@ def test_rows_of_one_transaction_are_committed_together_or_not_at_all(
     assert stored() == {}
     monkeypatch.setattr(together, "_run", run)
     together._written(connection, batch)
-    assert stored() == {key: write.row_id for key, write in zip("abc", batch, strict=True)}
+    assert stored() == {key: write.done.row_id for key, write in zip("abc", batch, strict=True)}
 
 
-def test_an_insertion_of_its_own_is_refused_inside_a_transaction(any_app: Flask) -> None:
-    with transaction(), pytest.raises(RuntimeError, match="of its own"):
+def test_every_statement_joins_the_block_around_it(any_app: Flask) -> None:
+    query = Query(select(QueuedJob.key).order_by(QueuedJob.key))
+    with pytest.raises(ZeroDivisionError), transaction() as session:
+        session.add(QueuedJob(**row("a")))
+        assert made().run(row("b")) is not None
+        assert made().run(row("a")) is None
+        assert RENAMED.run(old="a", new="c") == 1
+        assert [tuple(found) for found in query.rows()] == [("b",), ("c",)]
+        raise ZeroDivisionError
+    assert query.rows() == []
+
+
+def test_nothing_is_written_inside_a_reading_block(any_app: Flask) -> None:
+    with reading(), pytest.raises(RuntimeError, match="reading"):
         made().run(row("a"))
+    with reading(), pytest.raises(RuntimeError, match="reading"):
+        RENAMED.run(old="a", new="c")
+
+
+def test_a_conditional_update_tells_its_winner(any_app: Flask) -> None:
+    made().run(row("a"))
+    won = at_once(any_app, 16, lambda thread: RENAMED.run(old="a", new=f"b{thread}"))
+    assert sorted(won) == [0] * 15 + [1]
+    assert list(stored()) == [f"b{won.index(1)}"]
+
+
+def test_a_deletion_tells_how_many_rows_went(any_app: Flask) -> None:
+    for key in "abc":
+        made().run(row(key))
+    assert DELETED.run(kept="b") == 2
+    assert list(stored()) == ["b"]
+
+
+def test_objects_are_those_that_a_session_would_give(any_app: Flask) -> None:
+    for key in "ab":
+        made().run(row(key))
+    objects = Objects(QueuedJob, lambda query: query.where(QueuedJob.key >= bindparam("least")).order_by(QueuedJob.key))
+    assert [each.key for each in objects.all(least="a")] == ["a", "b"]
+    assert objects.first(least="c") is None
+    found = objects.first(least="b")
+    with reading() as session:
+        same = session.get_one(QueuedJob, found.id)
+    assert {name: getattr(found, name) for name in COLUMNS} == {name: getattr(same, name) for name in COLUMNS}
+    assert inspect(found).detached
+    with transaction() as session:
+        session.merge(found).name = "changed"
+    assert objects.first(least="b").name == "changed"
+
+
+def test_a_query_that_fails_is_told_like_any_other_and_without_its_values(any_app: Flask) -> None:
+    query = Query(select(literal_column("nothing.there")).where(QueuedJob.key == bindparam("key")))
+    with pytest.raises(DBAPIError) as failed:
+        query.rows(key="a-secret-key")
+    if db.engine.dialect.name == "sqlite":
+        assert "a-secret-key" not in str(failed.value)
 
 
 def test_connections_are_used_again_and_one_that_failed_is_not(app: Flask) -> None:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.infra.db import write_lock
 from app.infra.sql.connections import Connections
@@ -20,15 +20,25 @@ from app.infra.sql.connections import Connections
 MOST = 64
 
 
+class Done(NamedTuple):
+    """How many rows a statement made, changed or deleted, and the rowid of the last that it made."""
+
+    rows: int
+    row_id: int
+
+
+NOTHING = Done(0, 0)
+
+
 @dataclass(eq=False)
 class _Write:
-    """One INSERT: the row that it made, or why it failed. Who waits for it holds `turn`, until it is over or theirs to write."""
+    """One statement: what it did, or why it failed. Who waits for it holds `turn`, until it is over or theirs to write."""
 
     text: str
     parameters: Sequence[Any]
     turn: threading.Lock = field(default_factory=threading.Lock)
     over: bool = False
-    row_id: int | None = None
+    done: Done = NOTHING
     error: Exception | None = None
 
 
@@ -41,8 +51,8 @@ class Together:
         self._busy = False
         self._lock = threading.Lock()
 
-    def insert(self, text: str, parameters: Sequence[Any]) -> int | None:
-        """The rowid of the row, once it is committed; None where the statement made none. Raises what the driver raises."""
+    def run(self, text: str, parameters: Sequence[Any]) -> Done:
+        """What an INSERT, UPDATE or DELETE did, once it is committed. Raises what the driver raises for it."""
         mine = _Write(text, parameters)
         with self._lock:
             self._waiting.append(mine)
@@ -55,7 +65,7 @@ class Together:
             self._write()
         if mine.error is not None:
             raise mine.error
-        return mine.row_id
+        return mine.done
 
     def _write(self) -> None:
         """Writes what waits, the caller's own first, and hands on to the first of those who came meanwhile."""
@@ -86,7 +96,7 @@ def _written(connection: sqlite3.Connection, batch: Sequence[_Write]) -> None:
     """Runs and commits them. A statement that fails alone fails for its own caller; any other trouble is raised."""
     if len(batch) == 1:
         # Alone a statement is a transaction of its own.
-        batch[0].row_id = _made(connection, batch[0])
+        batch[0].done = _done(connection, batch[0])
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -100,7 +110,7 @@ def _written(connection: sqlite3.Connection, batch: Sequence[_Write]) -> None:
 
 def _run(connection: sqlite3.Connection, write: _Write) -> None:
     try:
-        write.row_id = _made(connection, write)
+        write.done = _done(connection, write)
     except sqlite3.Error as error:
         if not connection.in_transaction:
             # A full disk and the like roll back what the others wrote, too.
@@ -108,7 +118,7 @@ def _run(connection: sqlite3.Connection, write: _Write) -> None:
         write.error = error
 
 
-def _made(connection: sqlite3.Connection, write: _Write) -> int | None:
+def _done(connection: sqlite3.Connection, write: _Write) -> Done:
     # Without RETURNING: each row that is fetched would be two more steps of the driver, and another thread's turn.
     cursor = connection.execute(write.text, write.parameters)
-    return cursor.lastrowid if cursor.rowcount == 1 else None
+    return Done(cursor.rowcount, cursor.lastrowid or 0)
