@@ -61,6 +61,9 @@ def create_app(config: Config | None = None, *, sender: jobs.Sender | None = Non
     errors.init_app(app)
     for blueprint in _blueprints():
         app.register_blueprint(blueprint)
+    for door in _doors("routes"):
+        if hasattr(door, "in_front"):
+            app.wsgi_app = door.in_front(app)  # type: ignore[method-assign]
     for _ in _doors("tasks"):
         pass
     jobs.init_app(app, config, sender=sender)

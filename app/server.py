@@ -164,7 +164,7 @@ class Server(BaseApplication):  # type: ignore[misc]
     def load(self) -> Flask:
         config = self.serving.config
         idle = not self.serving.workers and config.embedded_worker
-        return parley.create_app(config, sender=_nobody if idle else None)
+        return parley.create_app(config, sender=jobs.nobody if idle else None)
 
     def run(self) -> None:
         PatientArbiter(self).run()
@@ -343,10 +343,6 @@ def _prepare(serving: Serving) -> None:
         claim.release_all()
     sandbox.ensure(serving.url)
     guide.ensure_guide()
-
-
-def _nobody(name: str, args: list[Any], *, delay: float) -> None:
-    """Where no worker runs and none can be reached, the rows wait for the next `run`."""
 
 
 def _announce(serving: Serving) -> None:

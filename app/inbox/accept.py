@@ -13,8 +13,9 @@ from sqlalchemy import or_, update
 from app.inbox.again import again
 from app.inbox.models import RECOVERED, Delivery
 from app.infra import clock, jobs
-from app.infra.db import clean_text, core_transaction, insert_once
-from app.platforms.base import IncomingEvent
+from app.infra.db import clean_text, core_transaction
+from app.infra.sql.prepared import Insertion
+from app.platforms.base import Envelope, IncomingEvent
 from app.platforms.models import Registration
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,15 @@ log = logging.getLogger(__name__)
 TOLD_ONCE = frozenset({"message", "system"})
 SEEN_EVERY = timedelta(minutes=1)
 DIGEST = 40
+
+
+INSERTION = Insertion(
+    jobs.table(Delivery),
+    (
+        *("registration_id", "instance_id", "room", "kind", "name", "actor", "object_id", "random_digest", "dedupe"),
+        *("body", "state", "reason", "attempts", "due_at", "received_at"),
+    ),
+)
 
 
 class Receiver(Protocol):
@@ -43,7 +53,7 @@ def accept(
     *,
     random: str,
     body: bytes,
-    event: IncomingEvent,
+    event: Envelope | IncomingEvent,
     backend: str | None = None,
     recovered_from: datetime | None = None,
 ) -> int | None:
@@ -77,7 +87,9 @@ def fitted(text: str, length: int) -> str:
     return f"{cleaned[: length - DIGEST - 1]}~{digest}"
 
 
-def _row(registration: Receiver, room: str, *, random: str, body: bytes, event: IncomingEvent) -> dict[str, Any]:
+def _row(
+    registration: Receiver, room: str, *, random: str, body: bytes, event: Envelope | IncomingEvent
+) -> dict[str, Any]:
     now = clock.now()
     object_id = None if event.object_id is None else fitted(event.object_id, 64)
     told_once = object_id is not None and event.kind in TOLD_ONCE
@@ -101,8 +113,7 @@ def _row(registration: Receiver, room: str, *, random: str, body: bytes, event: 
 
 
 def _insert(row: Mapping[str, Any]) -> int | None:
-    with core_transaction() as connection:
-        return insert_once(connection, jobs.table(Delivery), row)
+    return INSERTION.run(row)
 
 
 def _wake(instance_id: int, room: str) -> None:

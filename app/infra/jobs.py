@@ -314,6 +314,10 @@ def _send(name: str, args: list[Any], delay: float) -> None:
     jobs.sender(name, args, delay=delay)
 
 
+def nobody(name: str, args: list[Any], *, delay: float) -> None:
+    """The sender where no worker runs and none can be reached: the rows wait for one that looks."""
+
+
 def _celery_sender(name: str, args: list[Any], *, delay: float) -> None:
     celery = cast("Celery", jobs.celery)
     if clock.monotonic() < jobs.broker_away_until:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.platform_collector import PlatformCollector
@@ -35,6 +35,17 @@ def request_done(method: str, endpoint: str, status: int, *, seconds: float) -> 
     """Counts one answered request; `endpoint` is the name of its view, never its address."""
     requests_total.labels(method, endpoint, str(status)).inc()
     request_seconds.labels(endpoint).observe(seconds)
+
+
+def counter(method: str, endpoint: str, status: int) -> Callable[[float], None]:
+    """What counts one kind of answer, called with its seconds: cheaper than `request_done` where there are many."""
+    total, seconds = requests_total.labels(method, endpoint, str(status)), request_seconds.labels(endpoint)
+
+    def count(took: float) -> None:
+        total.inc()
+        seconds.observe(took)
+
+    return count
 
 
 def event_lost() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 PORTS = {"http": 80, "https": 443}
@@ -20,6 +21,7 @@ def fits(claimed: str, known: Iterable[str]) -> bool:
     return place is not None and any(place == _place(url) for url in known)
 
 
+@lru_cache(maxsize=256)
 def _place(url: str) -> Place | None:
     try:
         parts = urlsplit(url)

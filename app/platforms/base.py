@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from app.infra.i18n import Sentence
 
@@ -67,6 +67,16 @@ class QuotedParent:
     message_id: int | None
     actor: Actor
     text: str
+
+
+class Envelope(NamedTuple):
+    """What is stored beside the raw bytes of an event; see IncomingEvent, which tells the same and its text."""
+
+    kind: EventKind
+    room: str
+    actor: Actor
+    object_id: str | None
+    name: str
 
 
 @dataclass(frozen=True)

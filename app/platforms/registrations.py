@@ -19,9 +19,10 @@ from sqlalchemy import bindparam, select, update
 
 from app.accounts.models import Instance
 from app.infra import auth, clock, crypto
-from app.infra.db import clean_text, core_reading, reading, transaction
+from app.infra.db import clean_text, reading, transaction
 from app.infra.errors import BadInput, NotFound
 from app.infra.i18n import say
+from app.infra.sql.prepared import Query
 from app.platforms.base import Address, Outcome
 from app.platforms.models import Registration
 
@@ -47,8 +48,8 @@ COLUMNS = (
     Instance.backends,
 )
 JOINED = select(*COLUMNS).join(Instance, Instance.id == Registration.instance_id)
-BY_KEY = JOINED.where(Registration.key == bindparam("key"))
-THE_ONLY = JOINED.where(Instance.kind != SANDBOX).limit(2)
+BY_KEY = Query(JOINED.where(Registration.key == bindparam("key")))
+THE_ONLY = Query(JOINED.where(Instance.kind != SANDBOX).limit(2))
 
 
 @dataclass(frozen=True)
@@ -141,10 +142,8 @@ def shared_of(instance_id: int) -> Registration | None:
 
 def inlet(key: str | None) -> Inlet | None:
     """Where a webhook leads, in one read; without a key the only registration besides the sandbox's."""
-    with core_reading() as connection:
-        rows = connection.execute(BY_KEY, {"key": key}) if key is not None else connection.execute(THE_ONLY)
-        found = rows.all()
-    return _inlet(found[0]) if len(found) == 1 else None
+    found = BY_KEY.rows(key=key) if key is not None else THE_ONLY.rows()
+    return _inlet(*found[0]) if len(found) == 1 else None
 
 
 def secret(registration: Registration) -> str:
@@ -274,16 +273,19 @@ def _note(registration_id: int, **values: Any) -> None:
         log.exception("something about a registration was not noted")
 
 
-def _inlet(row: Any) -> Inlet:
-    old = _previous(row.previous_secret, row.previous_until)
-    return Inlet(
-        id=row.id,
-        instance_id=row.instance_id,
-        secrets=(_opened(row.secret), old),
-        backends=(row.url, *(row.backends or ())),
-        last_event_at=row.last_event_at,
-        backend_seen=row.backend_seen,
-    )
+def _inlet(  # the values of COLUMNS
+    id: int,
+    instance_id: int,
+    secret: str,
+    previous_secret: str | None,
+    previous_until: datetime | None,
+    last_event_at: datetime | None,
+    backend_seen: str | None,
+    url: str,
+    backends: Sequence[str] | None,
+) -> Inlet:
+    old = _previous(previous_secret, previous_until)
+    return Inlet(id, instance_id, (_opened(secret), old), (url, *(backends or ())), last_event_at, backend_seen)
 
 
 def _previous(sealed: str | None, until: datetime | None) -> str | None:

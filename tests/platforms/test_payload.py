@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.platforms.base import LARGEST_ID, BadPayload, IncomingEvent
-from app.platforms.nextcloud_talk.payload import MOST_PLACEHOLDERS, parse, room_title
+from app.platforms.nextcloud_talk.payload import MOST_PLACEHOLDERS, envelope, parse, room_title
 
 ADA = {"type": "Person", "id": "users/ada", "name": "Ada Lovelace", "talkParticipantType": "3"}
 ROOM = {"type": "Collection", "id": "r00mtok1", "name": "Harbour crew"}
@@ -361,6 +361,20 @@ def test_whatever_stands_in_an_event_it_is_understood_or_told_apart(data: Any) -
     assert all(found.text[spot.start : spot.end] == spot.name for spot in found.named)
     assert found.message_id is None or found.message_id <= LARGEST_ID
     assert isinstance(found.words, str)
+
+
+@settings(max_examples=300, deadline=None)
+@given(events)
+def test_the_envelope_tells_what_the_whole_event_does(data: Any) -> None:
+    body = json.dumps(data).encode()
+    told, event = envelope(body), parse(body)
+    assert told == (event.kind, event.room, event.actor, event.object_id, event.name)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
+def test_the_envelope_of_no_json_object_is_a_bad_payload(body: bytes) -> None:
+    with pytest.raises(BadPayload):
+        envelope(body)
 
 
 @settings(max_examples=300, deadline=None)

@@ -16,6 +16,7 @@ from app.accounts.models import Instance
 from app.inbox.models import Delivery
 from app.infra import metrics, signing
 from app.infra.db import db, reading, transaction
+from app.infra.errors import TooSlow
 from app.platforms import registrations
 from app.platforms.models import Registration
 from app.platforms.nextcloud_talk import routes
@@ -230,6 +231,66 @@ def test_the_largest_body_is_taken(talk: Talk) -> None:
 def test_a_compressed_body_is_refused(talk: Talk, encoding: str) -> None:
     answer = talk.send(gzip.compress(talk.body()), **{"Content-Encoding": encoding})
     assert answer.status_code == 415
+
+
+def test_the_short_way_answers_like_the_long_one(talk: Talk, app: Flask) -> None:
+    short = talk.send()
+    body = talk.body()
+    chunked = {"wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": ""}
+    path = f"/webhook/talk/{talk.registration.key}"
+    made = create_environ(path, method="POST", data=body, headers=talk.headers(body)) | chunked
+    _, status, headers = run_wsgi_app(app, made)
+    assert (short.status, short.data) == (status, b"") == ("200 OK", b"")
+    assert sorted(short.headers) == sorted(headers)
+    assert len(rows()) == 2
+
+
+def test_every_answer_is_counted_once_whichever_way_it_took(talk: Talk) -> None:
+    def counted(status: str) -> float:
+        labels = ("POST", "nextcloud_talk.webhook", status)
+        return float(metrics.requests_total.labels(*labels)._value.get())
+
+    before = [counted(status) for status in ("200", "401", "400")]
+    talk.send()
+    talk.send(**{"X-Nextcloud-Talk-Signature": "0" * 64})
+    talk.send(b"{")
+    assert [counted(status) for status in ("200", "401", "400")] == [number + 1 for number in before]
+
+
+def test_a_body_that_ends_too_early_is_a_bad_request(talk: Talk, app: Flask) -> None:
+    body = talk.body()
+    path, headers = f"/webhook/talk/{talk.registration.key}", talk.headers(body)
+    for length in (len(body) + 1, len(body) + 100):
+        made = create_environ(path, method="POST", data=body, headers=headers) | {"CONTENT_LENGTH": str(length)}
+        assert run_wsgi_app(app, made)[1].startswith("400")
+    assert rows() == []
+
+
+class Broken(Unread):
+    """A body whose sender breaks off, or is too slow."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(b"")
+        self.error = error
+
+    def read(self, size: int = -1) -> bytes:
+        raise self.error
+
+
+def test_a_sender_that_breaks_off_or_is_too_slow_is_told_so(talk: Talk, app: Flask) -> None:
+    path = f"/webhook/talk/{talk.registration.key}"
+    assert sent_as(app, path, Broken(TooSlow()), CONTENT_LENGTH="100").startswith("408")
+    assert sent_as(app, path, Broken(ConnectionResetError()), CONTENT_LENGTH="100").startswith("400")
+
+
+@pytest.mark.parametrize("length", ["-1", "1.5", "x", "", "999999999999"])
+def test_a_length_that_is_none_can_not_be_abused(talk: Talk, app: Flask, length: str) -> None:
+    body = talk.body()
+    made = create_environ(
+        f"/webhook/talk/{talk.registration.key}", method="POST", data=body, headers=talk.headers(body)
+    )
+    assert run_wsgi_app(app, made | {"CONTENT_LENGTH": length})[1][:3] in ("400", "401", "413")
+    assert rows() == []
 
 
 # The backend header is a claim: checked, never used as an address.

@@ -20,6 +20,8 @@ from app.platforms.base import (
     LONGEST_ID,
     Actor,
     BadPayload,
+    Envelope,
+    EventKind,
     IncomingEvent,
     Named,
     QuotedParent,
@@ -29,6 +31,7 @@ from app.platforms.base import (
 ACTOR_KINDS = frozenset(("users", "guests", "emails", "federated_users", "bots", "bridged", "phones", "deleted_users"))
 MODERATORS = frozenset(("1", "2", "6"))
 MESSAGE_NAMES = frozenset(("", "message"))
+MEMBERSHIP: Mapping[str, EventKind] = {"Join": "join", "Leave": "leave"}
 ROOM_FORM = re.compile(r"[A-Za-z0-9]{1,64}")
 PLACEHOLDER = re.compile(r"\{([^{}]{1,255})\}")
 # A text of a hundred thousand placeholders is nobody's message; the rest stays as it is written.
@@ -42,6 +45,7 @@ LONGEST_EMOJI = 64
 KINDS_BY_MIMETYPE = {"image": "image", "audio": "audio", "video": "video"}
 
 Json = Mapping[str, Any]
+NOTHING: Json = {}
 
 
 @dataclass(frozen=True)
@@ -56,16 +60,29 @@ class Rendered:
 def parse(body: bytes) -> IncomingEvent:
     """The event that a request body tells. Raises BadPayload when it is no JSON object."""
     data = _load(body)
-    kind = _text(data.get("type"))
-    if kind in ("Join", "Leave"):
-        return _membership(data, kind)
-    if kind == "Like":
-        return replace(_base(data), kind="reaction", reaction=_emoji(data))
-    if kind == "Undo":
-        return _undo(data)
-    if kind in ("Create", "Activity"):
-        return _message(data, kind)
-    return replace(_base(data), name=kind[:LONGEST_EVENT_NAME])
+    told = _envelope(data)
+    title, one_to_one = room_title(_text(_place(data).get("name")))
+    event = IncomingEvent(
+        kind=told.kind,
+        room=told.room,
+        room_name=title[:LONGEST_LABEL],
+        actor=told.actor,
+        object_id=told.object_id,
+        name=told.name,
+        one_to_one=one_to_one,
+    )
+    if told.kind in ("message", "system"):
+        return _with_text(event, _object(data.get("object")))
+    if told.kind == "reaction":
+        return replace(event, reaction=_emoji(data))
+    if told.kind == "unreaction":
+        return replace(event, reaction=_emoji(_object(data.get("object"))) or _emoji(data))
+    return event
+
+
+def envelope(body: bytes) -> Envelope:
+    """What `parse` would tell of the event's kind, room, actor, object and name, without reading its text."""
+    return _envelope(_load(body))
 
 
 def room_title(name: str) -> tuple[str, bool]:
@@ -90,62 +107,47 @@ def _load(body: bytes) -> Json:
     return data
 
 
-def _base(data: Json) -> IncomingEvent:
-    """What every event that stands in a room has; a room that can't be one makes it an event of no room."""
-    room = _object(data.get("target"))
+def _envelope(data: Json) -> Envelope:
     thing = _object(data.get("object"))
-    token, title, one_to_one = _room(room)
-    return IncomingEvent(
-        kind="unknown",
-        room=token,
-        room_name=title,
-        actor=_actor(data.get("actor")),
-        object_id=_object_id(thing.get("id")),
-        one_to_one=one_to_one,
-    )
+    room = _token(_place(data).get("id"))
+    kind, name, told_of = _kind(data, thing, room)
+    return Envelope(kind, room, _actor(data.get("actor")), _object_id(told_of.get("id")), name)
 
 
-def _membership(data: Json, kind: str) -> IncomingEvent:
-    token, title, one_to_one = _room(_object(data.get("object")))
-    actor = _actor(data.get("actor"))
-    event = IncomingEvent(kind="unknown", room=token, room_name=title, actor=actor, name=kind, one_to_one=one_to_one)
-    if not token:
-        return event
-    return replace(event, kind="join" if kind == "Join" else "leave")
+def _kind(data: Json, thing: Json, room: str) -> tuple[EventKind, str, Json]:
+    """Which kind of event it is, what Talk calls it, and the object that it is about."""
+    given = _text(data.get("type"))
+    if given in ("Create", "Activity"):
+        name = _text(thing.get("name"))[:LONGEST_EVENT_NAME]
+        if not room:
+            return "unknown", given, thing
+        return "message" if given == "Create" or name in MESSAGE_NAMES else "system", name, thing
+    if given in MEMBERSHIP:
+        # The room itself is the object here, and its id is no message's.
+        return MEMBERSHIP[given] if room else "unknown", given, NOTHING
+    if given == "Like":
+        return "reaction", "", thing
+    if given == "Undo" and thing.get("type") == "Like":
+        return "unreaction", "", _object(thing.get("object"))
+    return "unknown", given[:LONGEST_EVENT_NAME], thing
 
 
-def _undo(data: Json) -> IncomingEvent:
-    event = _base(data)
-    like = _object(data.get("object"))
-    if like.get("type") != "Like":
-        return replace(event, name="Undo")
-    reacted = _object(like.get("object"))
-    return replace(
-        event,
-        kind="unreaction",
-        object_id=_object_id(reacted.get("id")),
-        reaction=_emoji(like) or _emoji(data),
-    )
-
-
-def _message(data: Json, kind: str) -> IncomingEvent:
-    event = _base(data)
-    thing = _object(data.get("object"))
-    name = _text(thing.get("name"))[:LONGEST_EVENT_NAME]
-    if not event.room:
-        return replace(event, name=kind)
+def _with_text(event: IncomingEvent, thing: Json) -> IncomingEvent:
     shown = rendered(thing.get("content"))
-    spoken = kind == "Create" or name in MESSAGE_NAMES
+    spoken = event.kind == "message"
     return replace(
         event,
-        kind="message" if spoken else "system",
-        name=name,
         text=shown.text,
         named=shown.named,
         files=shown.files if spoken else (),
         parent=_parent(thing.get("inReplyTo")) if spoken else None,
         thread=_message_id(thing.get("threadId")),
     )
+
+
+def _place(data: Json) -> Json:
+    """The room: of who came or went it is the object, of everything else the target."""
+    return _object(data.get("object" if _text(data.get("type")) in MEMBERSHIP else "target"))
 
 
 def _parent(value: Any) -> QuotedParent | None:
@@ -159,12 +161,9 @@ def _parent(value: Any) -> QuotedParent | None:
     )
 
 
-def _room(thing: Json) -> tuple[str, str, bool]:
-    # As it stands: cleaned, it could become another room's.
-    token = thing.get("id")
-    title, one_to_one = room_title(_text(thing.get("name")))
-    exact = isinstance(token, str) and ROOM_FORM.fullmatch(token) is not None
-    return str(token) if exact else "", title[:LONGEST_LABEL], one_to_one
+def _token(token: Any) -> str:
+    # As it stands: cleaned, it could become another room's. A room that can't be one makes an event of no room.
+    return token if isinstance(token, str) and ROOM_FORM.fullmatch(token) is not None else ""
 
 
 def _actor(value: Any) -> Actor:
