@@ -29,6 +29,8 @@ from app.rooms.neutral import ZERO_WIDTH, digest, neutralised
 from app.rooms.split import split
 
 MOST_PARTS = 8
+# So many of them may be said while the rest is still being made; what a server has made of them by cutting counts no more.
+MOST_PIECES = 5
 BATCH = 500
 TOO_LONG = say("The answer was longer than this; the rest was left out.")
 BEGINS_LINE = re.compile(r"\s*(?:```|~~~|[-*+] |\d+[.)] |#{1,6} |>|\||\s{4})")
@@ -161,7 +163,7 @@ def write(answer: Answer, place: Place, said: Said) -> None:
     due = update(Answer).where(Answer.id == answer.id, Answer.state.in_(("due", "running")))
     with transaction() as session:
         stand = _standing(session, answer)
-        most = max(1, MOST_PARTS - stand)
+        most = MOST_PARTS - min(stand, MOST_PIECES)
         texts = _messages(said.text, TOO_LONG.text(place.language), place.platform.max_message, most=most)
         values = {"state": "written" if texts or stand else "done", "reason": said.reason.value}
         if changed(session.execute(due.values(values))) != 1:

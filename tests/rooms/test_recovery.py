@@ -42,7 +42,7 @@ HELLO = "@atlas which berth is free?"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catch_up, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr("app.rooms.deliver.PACE_SECONDS", 0.0)
+    monkeypatch.setattr("app.rooms.deliver.PACE", timedelta())
 
 
 def furnished(house: House) -> House:

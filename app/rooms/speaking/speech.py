@@ -97,7 +97,7 @@ class Speech:
         now = clock.monotonic()
         limit = self.question.place.platform.max_message
         waiting = self.text[self.at : self.at + limit]
-        if self.pieces < len(LEAST):
+        if self.pieces < parts.MOST_PIECES:
             since = self._spoke or self._begun + self._after - SENTENCE_SECONDS
             length = sayable(waiting, waited=now - since)
             if length >= max(1, min(LEAST[self.pieces], limit // 2)):
