@@ -311,6 +311,9 @@ def test_a_message_to_another_bot_is_no_answer(house: House) -> None:
 def test_the_eyes_stay_on_what_waits_until_it_is_answered(house: House) -> None:
     told(house, "@atlas which berth is free?", id=1888)
     settle(lambda: house.talk.reactions.get((ROOM, 1888)))
+    told(house, "hm", id=1890)
+    settle(lambda: house.talk.reactions.get((ROOM, 1890)) == [])
+    assert house.talk.reactions[ROOM, 1888]
     told(house, "skip", id=1889)
     settle(lambda: house.talk.reactions.get((ROOM, 1888)) == [])
 
