@@ -71,7 +71,15 @@ def removed_at(house: House, name: str, *, time: Clock, patch: pytest.MonkeyPatc
     assert rows_that_name(bot_id) == {}
 
 
-@pytest.mark.parametrize("name", [name for name in failpoints.POINTS if name not in AT_THE_DOOR])
+USUAL = ("addressed", "owed", "turn begun", "model answered", "before parts", "parts written", "part claimed", "closed")
+STEPS = [
+    pytest.param(name, marks=() if name in USUAL else pytest.mark.long)
+    for name in failpoints.POINTS
+    if name not in AT_THE_DOOR
+]
+
+
+@pytest.mark.parametrize("name", STEPS)
 def test_nothing_is_left_wherever_the_turn_was(
     app: Flask, sent: Sent, time_machine: Clock, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
