@@ -73,9 +73,15 @@ def removed_at(house: House, name: str, *, time: Clock, patch: pytest.MonkeyPatc
 
 # Only an answer that takes long has these steps.
 PIECEWISE = ("before a piece", "piece written")
+USUAL = ("addressed", "owed", "turn begun", "model answered", "before parts", "parts written", "part claimed", "closed")
+STEPS = [
+    pytest.param(name, marks=() if name in USUAL else pytest.mark.long)
+    for name in failpoints.POINTS
+    if name not in (*AT_THE_DOOR, *PIECEWISE)
+]
 
 
-@pytest.mark.parametrize("name", [name for name in failpoints.POINTS if name not in (*AT_THE_DOOR, *PIECEWISE)])
+@pytest.mark.parametrize("name", STEPS)
 def test_nothing_is_left_wherever_the_turn_was(
     app: Flask, sent: Sent, time_machine: Clock, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
